@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ingress of one port: from the link to the row of pair queues."""
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from ..flits import LANES
+from ..params import SwitchParams
+from .link import LinkSignature
+from .pair_queue import entry_layout
+from .receiver import Receiver
+from .request_head import RequestHead
+from .response_head import ResponseHead
+from .route_unit import lane_layout
+from .vc_buffer import VcBuffer
+
+__all__ = ["Ingress"]
+
+
+class Ingress(wiring.Component):
+    """Receives packets, buffers them per channel, and writes their copies to the row of pairs.
+
+    Request and response channel have a buffer and a head each, so that a request that waits for
+    room never holds up a response. They share the row by whole packets, in turns.
+
+    Parameters
+    ----------
+    params : SwitchParams
+        The switch.
+    port : int
+        Number of the port.
+
+    Members
+    -------
+    rx : In
+        The link (:class:`LinkSignature`).
+    used_request, used_response : In, one per output
+        Entries held by the pairs of this row.
+    w_en : Out(ports)
+        Write the entry to the pairs with their bit set.
+    w_vc, w_entry : Out
+        The channel, and the entry for every pair; only ``lanes`` differs between the pairs.
+    allowed, group, group_gpus, route_* :
+        As in :class:`RequestHead`.
+    offered_flit : Out(128)
+        The flit that ``route_request`` offers.
+    fault : Out(1)
+        The sender was cut off (:class:`Receiver`).
+    got_flit, got_request, got_response, refused, dropped : Out(1)
+        Events for the counters.
+
+    Timing
+    ------
+    A header on an idle port's link in cycle *t* is on the row in *t* + 2, with a list of up to 8
+    targets in *t* + 3. One flit per cycle; the row is registered.
+    """
+
+    def __init__(self, params: SwitchParams, port: int) -> None:
+        self._params = params
+        self._port = port
+        members = {
+            "rx": In(LinkSignature()),
+            "used_request": In(range(params.request_depth + 1)).array(params.ports),
+            "used_response": In(range(params.response_depth + 1)).array(params.ports),
+            "w_en": Out(params.ports),
+            "w_vc": Out(1),
+            "w_entry": Out(entry_layout(params.dynamic)).array(params.ports),
+            "allowed": In(params.ports),
+            "group": Out(15),
+            "group_gpus": In(params.gpus),
+            "fault": Out(1),
+            "got_flit": Out(1),
+            "got_request": Out(1),
+            "got_response": Out(1),
+            "refused": Out(1),
+            "dropped": Out(1),
+        }
+        if params.dynamic:
+            members |= {
+                "offered_flit": Out(128),
+                "route_request": Out(1),
+                "route_count": Out(range(LANES + 1)),
+                "route_grant": In(1),
+                "route_done": In(1),
+                "route_gpus": In(params.gpus),
+                "route_bad": In(1),
+                "route_lanes": In(data.ArrayLayout(lane_layout(params), LANES)),
+            }
+        super().__init__(members)
+
+    def elaborate(self, platform: object) -> Module:
+        """Build the hardware."""
+        m = Module()
+        params = self._params
+        m.submodules.receiver = receiver = Receiver(params.rx_timeout)
+        m.submodules.request_buffer = request_buffer = VcBuffer(params.ingress_depth)
+        m.submodules.response_buffer = response_buffer = VcBuffer(params.ingress_depth)
+        m.submodules.requests = requests = RequestHead(params, self._port)
+        m.submodules.responses = responses = ResponseHead(params)
+
+        m.d.comb += [
+            receiver.valid.eq(self.rx.valid),
+            receiver.flit.eq(self.rx.flit),
+            self.fault.eq(receiver.fault),
+            self.got_flit.eq(receiver.w_en.any()),
+            self.got_request.eq(receiver.got_request),
+            self.got_response.eq(receiver.got_response),
+            self.refused.eq(requests.refused),
+            self.dropped.eq(responses.dropped),
+        ]
+        for vc, (buffer, head) in enumerate(
+            ((request_buffer, requests), (response_buffer, responses))
+        ):
+            m.d.comb += [
+                receiver.full[vc].eq(buffer.full),
+                self.rx.credit[vc].eq(buffer.credit),
+                buffer.w_en.eq(receiver.w_en[vc]),
+                buffer.w_flit.eq(receiver.w_flit),
+                buffer.w_last.eq(receiver.w_last),
+                head.r_valid.eq(buffer.r_valid),
+                head.r_flit.eq(buffer.r_flit),
+                head.r_last.eq(buffer.r_last),
+                buffer.take.eq(head.take),
+                buffer.discard.eq(head.discard),
+                head.allowed.eq(self.allowed),
+            ]
+        m.d.comb += [
+            request_buffer.restart.eq(requests.restart),
+            request_buffer.commit.eq(requests.commit),
+            requests.own_response_used.eq(self.used_response[self._port]),
+            self.group.eq(requests.group),
+            requests.group_gpus.eq(self.group_gpus),
+        ]
+        for port in range(params.ports):
+            m.d.comb += [
+                requests.used[port].eq(self.used_request[port]),
+                responses.used[port].eq(self.used_response[port]),
+            ]
+
+        # The row: whole packets, the channel that did not have it last goes first.
+        busy = Signal()  # a packet is under way, behind its header
+        last_vc = Signal()
+        m.d.comb += [
+            requests.grant.eq(~busy & requests.request & (last_vc | ~responses.request)),
+            responses.grant.eq(~busy & responses.request & (~last_vc | ~requests.request)),
+        ]
+        row_valid = requests.valid | responses.valid
+        row_last = Mux(responses.valid, responses.last, requests.last)
+        with m.If(row_valid):
+            m.d.sync += [busy.eq(~row_last), last_vc.eq(responses.valid)]
+
+        w_valid = Signal()
+        select = Signal(params.ports)
+        flit = Signal.like(responses.flit)
+        last = Signal()
+        m.d.sync += [
+            w_valid.eq(row_valid),
+            select.eq(Mux(responses.valid, responses.select, requests.select)),
+            flit.eq(Mux(responses.valid, responses.flit, requests.flit)),
+            last.eq(row_last),
+            self.w_vc.eq(responses.valid | requests.to_response),
+        ]
+        wanted = Const(-1, params.ports)
+        if params.dynamic:
+            list_flit = Signal()
+            list_end = Signal()
+            m.d.sync += [
+                list_flit.eq(requests.list_flit & ~responses.valid),
+                list_end.eq(requests.list_end & ~responses.valid),
+            ]
+            # A list flit without a target for a pair is left out there, but for the last one,
+            # which tells that the list is complete.
+            wanted = requests.hit | (~list_flit | list_end).replicate(params.ports)
+        m.d.comb += self.w_en.eq(select & wanted & w_valid.replicate(params.ports))
+        for port in range(params.ports):
+            entry = self.w_entry[port]
+            m.d.comb += [entry.flit.eq(flit), entry.last.eq(last)]
+            if params.dynamic:
+                gpu = port // params.links_per_gpu
+                m.d.comb += [
+                    entry.lanes.eq(
+                        Cat(lane.valid & (lane.gpu == gpu) for lane in requests.lanes)
+                        & list_flit.replicate(LANES)
+                    ),
+                    entry.list_end.eq(list_end),
+                ]
+        if params.dynamic:
+            m.d.comb += self.offered_flit.eq(request_buffer.r_flit)
+            for name in ("request", "count", "grant", "done", "gpus", "bad", "lanes"):
+                outer, inner = getattr(self, f"route_{name}"), getattr(requests, f"route_{name}")
+                is_output = name in ("request", "count")
+                m.d.comb += outer.eq(inner) if is_output else inner.eq(outer)
+        return m

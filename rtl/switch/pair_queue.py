@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The queue of one (input, output) pair, and the layout of what it holds."""
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from ..common.ram import Ram
+from ..flits import FLIT_BITS, LANES
+from ..params import SwitchParams
+from .link import VCS
+
+__all__ = ["PairQueue", "entry_layout"]
+
+
+def entry_layout(dynamic: bool) -> data.StructLayout:
+    """What a pair queue stores for one flit.
+
+    ``flit``, ``last`` (of its packet) and, with dynamic support, ``lanes`` (which targets of an
+    extension flit belong to this output) and ``list_end`` (the last extension flit of a packet).
+    A flit with a lane or ``list_end`` set is an extension flit.
+    """
+    fields: dict[str, int] = {"flit": FLIT_BITS, "last": 1}
+    if dynamic:
+        fields |= {"lanes": LANES, "list_end": 1}
+    return data.StructLayout(fields)
+
+
+class PairQueue(wiring.Component):
+    """Flits of one input for one output, a queue per virtual channel in one RAM.
+
+    Every pair has room of its own, so that a slow output never holds up another one's packets here.
+
+    Parameters
+    ----------
+    params : SwitchParams
+        ``request_depth``, ``response_depth`` and ``dynamic`` are used.
+
+    Members
+    -------
+    w_en, w_vc, w_entry : In
+        Append an entry to the queue of channel ``w_vc``. The writer checks ``used`` before.
+    used : Out, one per channel
+        Entries held.
+    nonempty : Out(2)
+        Bit *v*: channel *v* holds an entry that can be popped.
+    pop, pop_vc : In
+        Read the oldest entry of ``pop_vc`` and step over it.
+    back : In(1)
+        Step the request channel back by one entry that was popped before. Not together with ``pop``.
+    r_entry : Out
+        The entry popped last.
+
+    Timing
+    ------
+    An entry written in cycle *t* can be popped in *t* + 1; ``r_entry`` follows ``pop`` by a cycle.
+
+    Area
+    ----
+    The RAM, and ``4 * log2(depth)`` flops a channel.
+    """
+
+    def __init__(self, params: SwitchParams) -> None:
+        self._params = params
+        self._depths = (params.request_depth, params.response_depth)
+        entry = entry_layout(params.dynamic)
+        super().__init__(
+            {
+                "w_en": In(1),
+                "w_vc": In(1),
+                "w_entry": In(entry),
+                "used_request": Out(range(self._depths[0] + 1)),
+                "used_response": Out(range(self._depths[1] + 1)),
+                "nonempty": Out(VCS),
+                "pop": In(1),
+                "pop_vc": In(1),
+                "back": In(1),
+                "r_entry": Out(entry),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        """Build the hardware."""
+        m = Module()
+        m.submodules.ram = ram = Ram(width=self.w_entry.shape().size, depth=sum(self._depths))
+        w_address, r_address = [], []
+        for vc, (depth, used) in enumerate(
+            zip(self._depths, (self.used_request, self.used_response), strict=True)
+        ):
+            bits = depth.bit_length()  # one more than an address: full and empty differ
+            w_ptr = Signal(bits, name=f"w_ptr{vc}")
+            r_ptr = Signal(bits, name=f"r_ptr{vc}")
+            m.d.sync += w_ptr.eq(w_ptr + (self.w_en & (self.w_vc == vc)))
+            popped = self.pop & (self.pop_vc == vc)
+            step = popped
+            if vc == 0 and self._params.dynamic:
+                # -1 in two's complement is all ones.
+                step = Cat(popped | self.back, self.back.replicate(bits - 1))
+            m.d.sync += r_ptr.eq(r_ptr + step)
+            m.d.comb += [used.eq(w_ptr - r_ptr), self.nonempty[vc].eq(w_ptr != r_ptr)]
+            # The response queue lies behind the request queue; both depths are powers of two.
+            base = self._depths[0] if vc else 0
+            w_address.append(_at(base, w_ptr[:-1]))
+            r_address.append(_at(base, r_ptr[:-1]))
+        m.d.comb += [
+            ram.w_en.eq(self.w_en),
+            ram.w_addr.eq(Mux(self.w_vc, w_address[1], w_address[0])),
+            ram.w_data.eq(self.w_entry),
+            ram.r_en.eq(self.pop),
+            ram.r_addr.eq(Mux(self.pop_vc, r_address[1], r_address[0])),
+            self.r_entry.as_value().eq(ram.r_data),
+        ]
+        return m
+
+
+def _at(base: int, offset):
+    """`base + offset`; a concatenation where `base` is a multiple of the offset's range."""
+    span = 1 << len(offset)
+    if base % span:
+        return base + offset
+    return Cat(offset, Const(base // span, (base // span).bit_length()))

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ingress buffer of one virtual channel: a packet queue whose head packet can be read again."""
+
+from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from ..common.check import check
+from ..common.ram import Ram
+from ..flits import FLIT_BITS
+
+__all__ = ["VcBuffer"]
+
+
+class VcBuffer(wiring.Component):
+    """Keeps every flit until its packet is committed, and hands out the credits.
+
+    The reader takes flits in order. It may go back to the first flit that is not committed
+    (``restart``), which lets one copy of a packet be written to several outputs at different times.
+
+    Parameters
+    ----------
+    depth : int
+        Flits, a power of two.
+
+    Members
+    -------
+    w_en, w_flit, w_last : In
+        Append a flit. The sender holds a credit for it, so there is room.
+    full : Out(1)
+        No room: whoever writes now broke the credit rule. The flit is not stored.
+    r_valid, r_flit, r_last : Out
+        The next flit to take.
+    take : In(1)
+        Take it. Only with ``r_valid``.
+    restart : In(1)
+        Go back to the first flit that is not committed. ``take`` must be 0.
+    commit : In(1)
+        All flits before the one at ``r_flit`` are done; their room is given back.
+    discard : In(1)
+        As ``commit``, the flit that is taken in this cycle included.
+    credit : Out(1)
+        Hand out one credit. The whole buffer is handed out after reset.
+
+    Timing
+    ------
+    A flit that is written while the reader has caught up appears at ``r_flit`` in the same cycle
+    (combinational path ``w_flit`` to ``r_flit``); otherwise it is read from the RAM, two cycles after
+    it was written at the earliest. One flit per cycle. After ``restart`` the first flit is back
+    one cycle later.
+
+    Reset
+    -----
+    Empty; ``depth`` credits to hand out.
+    """
+
+    def __init__(self, depth: int) -> None:
+        if depth < 2 or depth & (depth - 1):
+            raise ValueError(f"`depth` must be a power of two from 2 on, not {depth!r}")
+        self._depth = depth
+        super().__init__(
+            {
+                "w_en": In(1),
+                "w_flit": In(FLIT_BITS),
+                "w_last": In(1),
+                "full": Out(1),
+                "r_valid": Out(1),
+                "r_flit": Out(FLIT_BITS),
+                "r_last": Out(1),
+                "take": In(1),
+                "restart": In(1),
+                "commit": In(1),
+                "discard": In(1),
+                "credit": Out(1),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        """Build the hardware."""
+        m = Module()
+        m.submodules.ram = ram = Ram(width=FLIT_BITS + 1, depth=self._depth)
+        bits = self._depth.bit_length()
+        w_ptr = Signal(bits)
+        r_ptr = Signal(bits)  # the flit at `r_flit`
+        start = Signal(bits)  # the first flit that is not committed
+        given = Signal(bits)  # credits handed out
+        fetched = Signal()  # the RAM's output holds the flit at `r_ptr`
+
+        write = self.w_en & ~self.full
+        caught_up = r_ptr == w_ptr
+        m.d.comb += [
+            self.full.eq((w_ptr ^ start) == self._depth),
+            ram.w_en.eq(write),
+            ram.w_addr.eq(w_ptr),
+            ram.w_data.eq(Cat(self.w_flit, self.w_last)),
+            self.r_valid.eq(fetched | (caught_up & write)),
+            Cat(self.r_flit, self.r_last).eq(
+                Mux(fetched, ram.r_data, Cat(self.w_flit, self.w_last))
+            ),
+        ]
+        r_nxt = Signal(bits)
+        m.d.comb += r_nxt.eq(Mux(self.restart, start, r_ptr + self.take))
+        # A flit that is being written now cannot be read yet.
+        fetch = r_nxt != w_ptr
+        m.d.comb += [
+            ram.r_en.eq(fetch & (self.restart | self.take | ~fetched)),
+            ram.r_addr.eq(r_nxt),
+        ]
+        m.d.sync += [
+            w_ptr.eq(w_ptr + write),
+            r_ptr.eq(r_nxt),
+            fetched.eq(fetch),
+        ]
+        with m.If(self.discard):
+            m.d.sync += start.eq(r_nxt)
+        with m.Elif(self.commit):
+            m.d.sync += start.eq(r_ptr)
+        # `start + depth` is `start` with its top bit turned.
+        m.d.comb += self.credit.eq((given ^ start) != self._depth)
+        m.d.sync += given.eq(given + self.credit)
+
+        check(m, platform, ~self.take | self.r_valid, "vc buffer: took a flit that is not there")
+        check(m, platform, ~(self.take & self.restart), "vc buffer: take and restart together")
+        return m
