@@ -90,9 +90,7 @@ class Top:
         try:
             return dataclasses.replace(base, **values)
         except (TypeError, ValueError) as error:
-            raise ParameterError(
-                f"top {self.name}, preset {preset}: {error}"
-            ) from error
+            raise ParameterError(f"top {self.name}, preset {preset}: {error}") from error
 
     def build(self, params: Any) -> wiring.Component:
         """Construct the component."""
@@ -101,16 +99,12 @@ class Top:
             raise TypeError(f"`params` must be a {kind.__name__}, not {params!r}")
         component = _load(self.component)(params)
         if not isinstance(component, wiring.Component):
-            raise TypeError(
-                f"{self.component} must be a wiring.Component, not {component!r}"
-            )
+            raise TypeError(f"{self.component} must be a wiring.Component, not {component!r}")
         return component
 
     def preset_of(self, params: Any) -> str | None:
         """Name of the preset that has exactly these parameters, if there is one."""
-        return next(
-            (name for name, known in self._presets().items() if known == params), None
-        )
+        return next((name for name, known in self._presets().items() if known == params), None)
 
     def _presets(self) -> Mapping[str, Any]:
         presets: Mapping[str, Any] = _load(self.presets)
@@ -141,9 +135,7 @@ def get(top: str) -> Top:
     try:
         return _TOPS[top]
     except KeyError:
-        raise ParameterError(
-            f"`top` must be one of {_list(_TOPS)}, not {top!r}"
-        ) from None
+        raise ParameterError(f"`top` must be one of {_list(_TOPS)}, not {top!r}") from None
 
 
 def _load(reference: str) -> Any:

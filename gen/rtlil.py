@@ -10,7 +10,7 @@ import itertools
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from .names import Namer, snake_case
 
@@ -132,9 +132,7 @@ def clean(text: str, top: str, kinds: Mapping[str, str] | None = None) -> CleanD
     if top not in chunks:
         raise ValueError(f"`top` must be a module of the text, not {top!r}")
     twin = _merge_equal_text(chunks)
-    modules = {
-        path: _parse(path, chunks[path], twin) for path in chunks if twin[path] == path
-    }
+    modules = {path: _parse(path, chunks[path], twin) for path in chunks if twin[path] == path}
     for module in modules.values():
         _drop_field_names(module)
     same, ports = _merge_equal_structure(modules)
@@ -144,9 +142,7 @@ def clean(text: str, top: str, kinds: Mapping[str, str] | None = None) -> CleanD
     name_module = Namer()
     names = {path: name_module(_module_name(path, top, kinds or {})) for path in kept}
     if names[top] != top:
-        raise ValueError(
-            f"`top` must be a plain identifier and no keyword, not {top!r}"
-        )
+        raise ValueError(f"`top` must be a plain identifier and no keyword, not {top!r}")
     for module in kept.values():
         _hoist_slices(module)
         _clock_checks(module)
@@ -160,8 +156,7 @@ def clean(text: str, top: str, kinds: Mapping[str, str] | None = None) -> CleanD
                 final = wires[same[child]]
                 cell.kind = f"\\{names[same[child]]}"
                 cell.connections = [
-                    (final[ports[child][port]], signal)
-                    for port, signal in cell.connections
+                    (final[ports[child][port]], signal) for port, signal in cell.connections
                 ]
         lines += ["attribute \\top 1"] if path == top else []
         lines += _print(names[path], module, wires[path])
@@ -186,16 +181,14 @@ def _renumber_checks(body: str) -> str:
     They order what happens at the same time in one module, and each is lower than the last.
     """
     serial = itertools.count(1)
-    return _PRIORITY.sub(
-        lambda match: f"{match[1]}{(1 << 32) - next(serial):032b}", body
-    )
+    return _PRIORITY.sub(lambda match: f"{match[1]}{(1 << 32) - next(serial):032b}", body)
 
 
 def _merge_equal_text(chunks: Mapping[str, str]) -> dict[str, str]:
     """Map every path to the first one with the same text. Cheap, and catches nearly all."""
     group: dict[str, str] = {}
     known: dict[str, str] = {}
-    for path in reversed(chunks):  # Amaranth prints parents before their submodules
+    for path in reversed(list(chunks)):  # Amaranth prints parents before their submodules
         body = _CELL_TYPE.sub(
             lambda match: f"  cell \\{group.get(match[1], match[1])} ", chunks[path]
         )
@@ -211,14 +204,12 @@ def _merge_equal_structure(
     group: dict[str, str] = {}
     order: dict[str, list[str]] = {}
     known: dict[str, str] = {}
-    for path in reversed(modules):
+    for path in reversed(list(modules)):
         structure, order[path] = _canonical(modules[path], group, order)
         group[path] = known.setdefault(structure, path)
     first: dict[str, str] = {}
     same = {path: first.setdefault(group[path], path) for path in modules}
-    ports = {
-        path: dict(zip(order[path], order[same[path]], strict=True)) for path in modules
-    }
+    ports = {path: dict(zip(order[path], order[same[path]], strict=True)) for path in modules}
     return same, ports
 
 
@@ -255,8 +246,7 @@ def _canonical(
         else:
             lines.append(f"cell {cell.kind}")
             lines += [
-                _MEMID.sub(lambda m: m[1] + _ID.sub(number, m[2]), line)
-                for line in cell.parameters
+                _MEMID.sub(lambda m: m[1] + _ID.sub(number, m[2]), line) for line in cell.parameters
             ]
             pins = cell.connections
         lines += [f"{port} {_ID.sub(number, signal)}" for port, signal in pins]
@@ -265,16 +255,13 @@ def _canonical(
         lines += [_ID.sub(number, line) for line in process]
     lines += [_ID.sub(number, f"{left} {right}") for left, right in module.connections]
     # What occurs nowhere is told apart by its name.
-    lines += sorted(
-        name for name in (*module.wires, *module.memories) if name not in numbers
-    )
+    lines += sorted(name for name in (*module.wires, *module.memories) if name not in numbers)
     for name in sorted((*module.wires, *module.memories)):
         numbers.setdefault(name, len(numbers))
     lines += [f"{numbers[name]} {shape}" for name, shape in module.memories.items()]
     wires = sorted(module.wires.values(), key=lambda wire: numbers[wire.name])
     lines += [
-        f"{numbers[wire.name]} {wire.width} {wire.signed} {wire.port} {wire.init}"
-        for wire in wires
+        f"{numbers[wire.name]} {wire.width} {wire.signed} {wire.port} {wire.init}" for wire in wires
     ]
     return "\n".join(lines), [wire.name for wire in wires if wire.port]
 
@@ -300,9 +287,7 @@ def _parse(path: str, body: str, twin: Mapping[str, str]) -> _Module:
                     init = words[2]
             case "wire":
                 kinds = words[3:-1]
-                port = next(
-                    (kind for kind in ("input", "output", "inout") if kind in kinds), ""
-                )
+                port = next((kind for kind in ("input", "output", "inout") if kind in kinds), "")
                 module.wires[words[-1]] = _Wire(
                     words[-1], int(words[2]), "signed" in kinds, port, init
                 )
@@ -317,9 +302,7 @@ def _parse(path: str, body: str, twin: Mapping[str, str]) -> _Module:
             case "connect":
                 module.connections.append(_parse_connection(line))
             case _:
-                raise ValueError(
-                    f"`text` must be RTLIL as Amaranth prints it, not {line!r}"
-                )
+                raise ValueError(f"`text` must be RTLIL as Amaranth prints it, not {line!r}")
     return module
 
 
@@ -368,12 +351,8 @@ def _drop_field_names(module: _Module) -> None:
         for name, wire in module.wires.items()
         if ("." in name or "[" in name) and not wire.port and name not in read
     }
-    module.wires = {
-        name: wire for name, wire in module.wires.items() if name not in fields
-    }
-    module.connections = [
-        (left, right) for left, right in module.connections if left not in fields
-    ]
+    module.wires = {name: wire for name, wire in module.wires.items() if name not in fields}
+    module.connections = [(left, right) for left, right in module.connections if left not in fields]
 
 
 def _hoist_slices(module: _Module) -> None:
@@ -478,7 +457,5 @@ def _print_parameter(kind: str, line: str, names: Mapping[str, str]) -> str:
     if kind == "$check" and line.startswith('parameter \\FORMAT "'):
         # A failed check prints its message without a line's end, and the simulator's own
         # message would follow on the same line.
-        return (
-            line if line.endswith('\\n"') or line.endswith('""') else f'{line[:-1]}\\n"'
-        )
+        return line if line.endswith('\\n"') or line.endswith('""') else f'{line[:-1]}\\n"'
     return _MEMID.sub(lambda match: f"{match[1]}\\{names[match[2]]}{match[3]}", line)
