@@ -9,6 +9,7 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -310,8 +311,6 @@ def _collect(
         raise FlowError(f"cells {', '.join(foreign)} are not of library {library.names[0]}")
     cells = {name: count for name, count in cells.items() if name in library.cells}
     area, sequential, number, flops = _sums(cells, library)
-    from importlib.metadata import version
-
     return AreaResult(
         top=job.top,
         clock_ps=clock_ps,

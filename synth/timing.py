@@ -22,6 +22,7 @@ GROUPS = ("reg2reg", "in2reg", "reg2out", "in2out")
 
 _PROGRAM = "sta"
 _MARK = "@@"
+_REPORT = "-format full -digits 5 -fields {slew cap input_pin fanout}"
 _LINE = re.compile(r"([\^v])\s+(\S+)/(\S+)\s+\((\S+)\)\s*$")
 
 
@@ -238,8 +239,7 @@ def _script(
         lines += [
             f'puts "{_MARK}group {group}"',
             f"if {{[llength {start}] && [llength {end}]}} {{",
-            f"  must report_checks -path_delay max -from {start} -to {end} -format full "
-            "-digits 5 -fields {slew cap input_pin fanout}",
+            f"  must report_checks -path_delay max -from {start} -to {end} {_REPORT}",
             "}",
         ]
     lines += [
@@ -272,7 +272,8 @@ def _run(script: str, workdir: Path, name: str) -> str:
     errors = [
         line.strip()
         for line in output.splitlines()
-        if line.startswith((f"{_MARK}error", "Error")) or re.search(r"\bnot found\b", line)
+        if line.startswith((f"{_MARK}error", "Error"))
+        or ("not found" in line and ".lib, line" not in line)
     ]
     if errors or done.returncode or f"{_MARK}end" not in output:
         reason = errors[0].removeprefix(f"{_MARK}error ") if errors else "it ended early"

@@ -8,7 +8,8 @@ the file that the job names.
 import json
 import resource
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -162,8 +163,7 @@ class _Session:
 
 def run(job: Job) -> dict[str, Any]:
     """Run the flow and give what is to be told of it."""
-    from pyosys import libyosys as ys
-
+    ys: Any = import_module("pyosys.libyosys")
     session = _Session(ys, job)
     rams = session.read()
     session.passes("design -save cut")
@@ -180,16 +180,15 @@ def run(job: Job) -> dict[str, Any]:
         session.map(flatten=False)
         session.stat(job.tree_stat)
         tree = read_tree(instances, Path(job.tree_stat))
-    usage = (resource.getrusage(who).ru_maxrss for who in _WHO)
+    usage = (
+        resource.getrusage(who).ru_maxrss
+        for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    )
     return {
         "rams": {name: macro.as_dict() for name, macro in rams.items()},
         "tree": tree,
-        "yosys": ys.yosys_version_str if hasattr(ys, "yosys_version_str") else "",
         "peak_mib": max(usage) // 1024,
     }
-
-
-_WHO = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
 
 
 def main(argv: list[str]) -> int:
