@@ -101,7 +101,9 @@ def library_text() -> str:
 def _table(groups: str, fixed: float, slope: float) -> str:
     row = ", ".join(f"{fixed + slope * load:g}" for load in _LOADS)
     values = ", ".join(f'"{row}"' for _ in _SLEWS)
-    return "".join(f"        {group} (delay) {{ values ({values}); }}\n" for group in groups.split())
+    return "".join(
+        f"        {group} (delay) {{ values ({values}); }}\n" for group in groups.split()
+    )
 
 
 def _arc(pin: str, fixed: float, slope: float, more: str) -> str:
