@@ -6,6 +6,7 @@ Flits are arrays of shape ``(n, 2)`` and type uint64, column 0 with bits 63:0 an
 is repeated here. Unpacked fields are int64, which holds every field and mixes with indices.
 """
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from time import perf_counter
@@ -43,6 +44,7 @@ __all__ = [
 
 _WORD_BITS = 64
 _HEX_DIGITS = FLIT_BITS // 4
+_HEX_FLIT = re.compile(f"[0-9a-fA-F]{{{_HEX_DIGITS}}}")
 
 
 @dataclass(frozen=True)
@@ -300,12 +302,9 @@ def from_hex(lines: Iterable[str]) -> FlitArray:
     words = []
     for line in lines:
         digits = line.replace("_", "").replace(" ", "")
-        try:
-            value = int(digits, 16)
-        except ValueError:
-            value = -1
-        if len(digits) != _HEX_DIGITS or value < 0:
+        if not _HEX_FLIT.fullmatch(digits):
             raise ValueError(f"`lines` must be {_HEX_DIGITS} hexadecimal digits, not {line!r}")
+        value = int(digits, 16)
         words.append((value & ((1 << _WORD_BITS) - 1), value >> _WORD_BITS))
     return np.array(words, np.uint64).reshape(-1, 2)
 

@@ -119,7 +119,7 @@ def wrong_pairs(experts: Iterable[int] = _ALL_EXPERTS, gpus: int = _MAX_GPUS) ->
     """Count the (target, experts_per_gpu) pairs for which comparing differs from dividing.
 
     Compares all 65536 targets for each of `experts`; by default that is every one of the 2**32
-    pairs that exist (0 experts aside), which takes some minutes.
+    pairs that exist (0 experts aside), in some 20 seconds.
 
     That none differs can be seen without running it. For ``E >= 1`` every integer ``t >= 0`` lies
     in exactly one of the intervals ``[g * E, (g + 1) * E)``, and ``t // E`` is that ``g``. The

@@ -7,6 +7,7 @@ in one virtual channel keep their order, packets of different pairs may mix in a
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from itertools import pairwise
 
 import numpy as np
@@ -66,6 +67,7 @@ class SwitchConfig:
     partitions: tuple[int, ...]
 
     def __post_init__(self) -> None:
+        """Check all values; their number is checked by :class:`SwitchModel`."""
         _check_range("experts_per_gpu", self.experts_per_gpu, 1, (1 << TARGET_BITS) - 1)
         for mask in self.groups:
             _check_range("groups", mask, 0, (1 << 64) - 1)
@@ -98,9 +100,10 @@ class SwitchResult:
     refusals: tuple[Packets, ...]
     counters: dict[str, IntArray]
 
-    def packets(self, port: int, source: int, vc: Vc) -> Packets:
+    def packets(self, port: int, source: int, vc: Enum | int) -> Packets:
         """Return the packets that went from port `source` to `port`, perhaps none."""
-        return self.outputs[port].get((source, value_of(vc)), _NO_PACKETS)
+        channel = value_of(vc) if isinstance(vc, Enum) else vc
+        return self.outputs[port].get((source, channel), _NO_PACKETS)
 
 
 @dataclass(frozen=True, eq=False)
