@@ -39,6 +39,8 @@ __all__ = ["SwitchConfig", "SwitchModel", "SwitchResult"]
 
 _COUNTER_MASK = (1 << 32) - 1
 _CHANNELS = values_of(Vc)
+_COPIES_AT_ONCE = 2048
+"""So many that indices and flits stay in the cache."""
 _NO_PACKETS = Packets()
 
 
@@ -392,8 +394,13 @@ class SwitchModel:
         starts = offsets(sizes)
         # A copy and its packet are equal at their ends, so both are read from there; of a pruned
         # copy, header and list are then written over. 16 bytes at a time, which NumPy moves whole.
-        source = ragged_index(batch.starts[packet] + cut, sizes)
-        flits = batch.flits.view("V16")[source].view(np.uint64).reshape(-1, 2)
+        flits = np.empty((int(sizes.sum()), 2), np.uint64)
+        whole, begins = batch.flits.view("V16"), batch.starts[packet] + cut
+        for first in range(0, len(sizes), _COPIES_AT_ONCE):
+            some = slice(first, first + _COPIES_AT_ONCE)
+            source = ragged_index(begins[some], sizes[some])
+            at = starts[first]
+            flits[at : at + len(source)] = whole[source].view(np.uint64).reshape(-1, 2)
 
         headers = batch.flits[batch.starts[packet[pruned]]]
         flits[starts[pruned]] = replace_fields(headers, count=count[pruned])

@@ -3,7 +3,7 @@
 
 import re
 from collections import Counter
-from time import perf_counter
+from time import process_time
 from typing import Any
 
 import numpy as np
@@ -459,7 +459,7 @@ def test_switch_rate() -> None:
     model = SwitchModel(params, config)
     times = []
     for _ in range(3):
-        begin = perf_counter()
+        begin = process_time()
         model.process(inputs)
-        times.append(perf_counter() - begin)
-    assert params.ports * number / min(times) > 50_000  # a quarter of what an idle core does
+        times.append(process_time() - begin)
+    assert params.ports * number / min(times) > 200_000
