@@ -137,7 +137,7 @@ def _bits(ys: Any, cell: Any, port: str) -> list[Any]:
 def _key(bit: Any) -> tuple[str, int]:
     if bit.is_wire():
         return bit.wire.name.str(), bit.offset
-    return "", int(bit.data)
+    return f"constant {bit.data}", 0
 
 
 def _write_wiring(ys: Any, module: Any) -> tuple[dict[tuple[str, int], Any], set[str]]:

@@ -205,9 +205,7 @@ def _macros_table(area: AreaResult, unit: str) -> Table:
         )
     total = area.macro_area_estimate
     number = sum(use.count for use in area.macros)
-    table.add_row(
-        *_row("sum", number, area.memory_bits, total if total is not None else "unknown")
-    )
+    table.add_row(*_row("sum", number, area.memory_bits, total if total is not None else "unknown"))
     return table
 
 
