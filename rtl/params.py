@@ -121,9 +121,9 @@ class SwitchParams:
 
     @property
     def queue_margin(self) -> int:
-        """Slots of a pair's queue that admission leaves free: one flit in flight, and the list
-        flits that an output may step back over (see ``rtl/switch/egress.py``)."""
-        return 1 + self.max_extensions
+        """Slots of a pair's request queue that admission leaves free: one for a flit in flight, and
+        those that an output may step back over, a header and its list (``rtl/switch/sender.py``)."""
+        return 2 + self.max_extensions if self.dynamic else 1
 
     @property
     def route_units(self) -> int:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ingress of one port: from the link to the row of pair queues."""
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal
+from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -122,12 +122,12 @@ class Ingress(wiring.Component):
                 head.r_flit.eq(buffer.r_flit),
                 head.r_last.eq(buffer.r_last),
                 buffer.take.eq(head.take),
-                buffer.discard.eq(head.discard),
                 head.allowed.eq(self.allowed),
             ]
         m.d.comb += [
             request_buffer.restart.eq(requests.restart),
             request_buffer.commit.eq(requests.commit),
+            response_buffer.commit.eq(1),
             requests.own_response_used.eq(self.used_response[self._port]),
             self.group.eq(requests.group),
             requests.group_gpus.eq(self.group_gpus),
@@ -161,30 +161,17 @@ class Ingress(wiring.Component):
             last.eq(row_last),
             self.w_vc.eq(responses.valid | requests.to_response),
         ]
-        wanted = Const(-1, params.ports)
+        m.d.comb += self.w_en.eq(select & w_valid.replicate(params.ports))
+        list_next = Signal()
         if params.dynamic:
-            list_flit = Signal()
-            list_end = Signal()
-            m.d.sync += [
-                list_flit.eq(requests.list_flit & ~responses.valid),
-                list_end.eq(requests.list_end & ~responses.valid),
-            ]
-            # A list flit without a target for a pair is left out there, but for the last one,
-            # which tells that the list is complete.
-            wanted = requests.hit | (~list_flit | list_end).replicate(params.ports)
-        m.d.comb += self.w_en.eq(select & wanted & w_valid.replicate(params.ports))
+            m.d.sync += list_next.eq(requests.list_next & ~responses.valid)
         for port in range(params.ports):
             entry = self.w_entry[port]
             m.d.comb += [entry.flit.eq(flit), entry.last.eq(last)]
             if params.dynamic:
                 gpu = port // params.links_per_gpu
-                m.d.comb += [
-                    entry.lanes.eq(
-                        Cat(lane.valid & (lane.gpu == gpu) for lane in requests.lanes)
-                        & list_flit.replicate(LANES)
-                    ),
-                    entry.list_end.eq(list_end),
-                ]
+                lanes = Cat(lane.valid & (lane.gpu == gpu) for lane in requests.lanes)
+                m.d.comb += [entry.lanes.eq(lanes), entry.list_next.eq(list_next)]
         if params.dynamic:
             m.d.comb += self.offered_flit.eq(request_buffer.r_flit)
             for name in ("request", "count", "grant", "done", "gpus", "bad", "lanes"):

@@ -2,7 +2,7 @@
 """List reader: sends the target list of the request at a head through the route unit."""
 
 from amaranth.hdl import Module, Mux, Signal
-from amaranth.lib import data, enum, wiring
+from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..flits import FLIT_BITS, HEADER, LANES, Status
@@ -14,22 +14,12 @@ from .route_unit import lane_layout
 __all__ = ["ListReader"]
 
 
-class State(enum.Enum, shape=2):
-    """What the list at the head is in for."""
-
-    IDLE = 0
-    ASKED = 1
-    """A list of one flit is in the unit; it stays where it is."""
-    LOOK = 2
-    """A long list is being read through."""
-
-
 class ListReader(wiring.Component):
     """Finds the ports of a list before its packet leaves, and the lanes of its flits while it does.
 
-    A list of one extension flit is looked at while it waits behind its header, and then passes. A
-    longer one is read through once, after which the packet is started again; in every pass its
-    flits go through the unit once more, since only then their lanes are needed.
+    A flit leaves the head together with what is known of the list flit behind it, so a list flit is
+    mapped while it waits behind the head. For a list of one extension flit that gives the ports of
+    the packet as well. A longer list is read through once, then the packet is started again.
 
     Parameters
     ----------
@@ -39,35 +29,42 @@ class ListReader(wiring.Component):
     Members
     -------
     header : In(128)
-        The header at the head.
-    look : In(1)
-        It is a request with a list whose ports are not known yet.
+        The flit at the head.
+    at_head, has_list, known : In(1)
+        It is a header; its opcode has a list; the ports of the packet are known already.
     allowed : In(ports)
         Ports in this port's partition.
     r_valid : In(1)
-        The flit behind the one at the head is there; it is the one that is offered to the unit.
+        The flit behind the head is there. It is the one that is offered to the unit.
     take, restart : Out(1)
         Take that flit without bringing it to the head; start the packet again.
     ready : Out(1)
-        In this cycle ``ports`` and ``status`` tell about the list.
+        The header may leave: its destinations are in ``ports`` or known, and the lanes of its first
+        list flit are there.
     learned : Out(1)
-        As ``ready``, or the look at a long list has ended. ``ports`` and ``status`` should be kept.
+        ``ports`` and ``status`` tell about the whole list.
     ports, status : Out
         Where the targets live, and OK, BAD_TARGET or PARTITION.
+    leave : In(1)
+        The flit at the head leaves.
     start : In(1)
-        The header of a request with a list leaves the head: a pass begins.
-    passing, leave : In(1)
-        A pass is under way; a flit leaves the head.
-    may_load : Out(1)
-        The flit behind the head may be brought there.
+        It is a header, and its pass begins.
+    passing : In(1)
+        The flit at the head is behind a header.
     stall : Out(1)
-        The flit at the head must wait for its lanes.
-    list_flit, list_end : Out(1)
-        The flit at the head is an extension flit; the last one.
-    lanes, hit : Out
-        The lanes of the extension flit that left the head a cycle ago, and the ports they belong to.
+        It must wait for the lanes of the list flit behind it.
+    list_next : Out(1)
+        The flit behind the head is a list flit.
+    lanes : Out
+        Registered: the lanes of the list flit that was behind the head when the last flit left.
     route_* :
         This port's side of a :class:`RouteUnit`.
+
+    Timing
+    ------
+    The unit is asked before it is known that the header is good and that the flit is there, to keep
+    the path to the unit short; an answer for nothing is ignored. A list flit takes
+    ``1 + 8 / lanes`` cycles.
     """
 
     def __init__(self, params: SwitchParams) -> None:
@@ -76,7 +73,9 @@ class ListReader(wiring.Component):
         super().__init__(
             {
                 "header": In(FLIT_BITS),
-                "look": In(1),
+                "at_head": In(1),
+                "has_list": In(1),
+                "known": In(1),
                 "allowed": In(params.ports),
                 "r_valid": In(1),
                 "take": Out(1),
@@ -85,15 +84,12 @@ class ListReader(wiring.Component):
                 "learned": Out(1),
                 "ports": Out(params.ports),
                 "status": Out(Status),
+                "leave": In(1),
                 "start": In(1),
                 "passing": In(1),
-                "leave": In(1),
-                "may_load": Out(1),
                 "stall": Out(1),
-                "list_flit": Out(1),
-                "list_end": Out(1),
+                "list_next": Out(1),
                 "lanes": Out(lanes),
-                "hit": Out(params.ports),
                 "route_request": Out(1),
                 "route_count": Out(range(LANES + 1)),
                 "route_grant": In(1),
@@ -109,79 +105,70 @@ class ListReader(wiring.Component):
         m = Module()
         params = self._params
         header = data.View(HEADER, self.header)
-        state = Signal(State)
+        at_list = self.at_head & self.has_list  # a header with a list is at the head
         short = header.count <= LANES
         bits = params.max_extensions.bit_length()
         list_flits = extension_flits(header)[:bits]
-        unasked = Signal(bits)  # list flits that were not given to the unit yet
-        unsent = Signal(bits)  # list flits that have not left the head in this pass
-        targets = Signal(range(params.max_targets + 1))  # targets in the unasked flits
+
+        scanning = Signal()  # a long list is read through, its first flit is done
+        left = Signal(bits)  # list flits behind the head, while scanning or passing
+        targets = Signal(range(params.max_targets + 1))  # targets in them
         asked = Signal()  # the unit works on a flit of ours
-
-        # What is offered to the unit.
-        first_look = self.look & (state == State.IDLE)
-        more_look = (state == State.LOOK) & (unasked != 0)
-        in_pass = self.passing & (unasked != 0) & (~asked | self.route_done)
-        offered = Mux(first_look, header.count[: len(targets)], targets)
-        m.d.comb += [
-            self.route_request.eq(self.r_valid & (first_look | more_look | in_pass)),
-            self.route_count.eq(Mux(offered >= LANES, LANES, offered[:4])),
-            self.take.eq(self.route_grant & ((first_look & ~short) | more_look)),
-        ]
-        with m.If(self.route_grant):
-            m.d.sync += [
-                asked.eq(1),
-                targets.eq(offered - LANES),
-                unasked.eq(Mux(first_look, list_flits, unasked) - 1),
-            ]
-        with m.Elif(self.route_done):
-            m.d.sync += asked.eq(0)
-
-        # What comes back.
-        ports = Signal(params.ports)
+        asked_well = Signal()  # and it is the one behind the head
+        have = Signal()  # `lanes` is about the flit behind the head
         found = Signal(params.ports)
         bad = Signal()
+
+        # The list flit behind the head goes to the unit.
+        passing_list = self.passing & (left != 0)
+        targets_now = Mux(self.at_head & ~scanning, header.count[: len(targets)], targets)
         m.d.comb += [
-            ports.eq(ports_of(params, self.route_gpus, header)),
-            self.ports.eq(found | ports),
+            self.route_request.eq((at_list | passing_list) & ~asked & ~have),
+            self.route_count.eq(Mux(targets_now >= LANES, LANES, targets_now[:4])),
+            self.list_next.eq(Mux(self.at_head, self.has_list, left != 0)),
         ]
+        answered = self.route_done & asked_well
+        with m.If(self.route_grant):
+            m.d.sync += [asked.eq(1), asked_well.eq(self.r_valid)]
+        with m.Elif(self.route_done):
+            m.d.sync += [asked.eq(0), asked_well.eq(0)]
+        with m.If(answered):
+            m.d.sync += self.lanes.eq(self.route_lanes)
+
+        # What comes back.
         is_bad = bad | self.route_bad
+        m.d.comb += self.ports.eq(found | ports_of(params, self.route_gpus, header))
         with m.If(is_bad):
             m.d.comb += self.status.eq(Status.BAD_TARGET)
         with m.Elif((self.ports & ~self.allowed).any()):
             m.d.comb += self.status.eq(Status.PARTITION)
-        with m.If(self.route_done):
-            m.d.sync += [self.lanes.eq(self.route_lanes), self.hit.eq(ports)]
-
-        with m.Switch(state):
-            with m.Case(State.IDLE):
-                with m.If(first_look & self.route_grant):
-                    m.d.sync += state.eq(Mux(short, State.ASKED, State.LOOK))
-            with m.Case(State.ASKED):
-                with m.If(self.route_done):
-                    m.d.comb += [self.ready.eq(1), self.learned.eq(1)]
-                    m.d.sync += state.eq(State.IDLE)
-            with m.Case(State.LOOK):
-                with m.If(self.route_done):
-                    m.d.sync += [found.eq(self.ports), bad.eq(is_bad)]
-                    with m.If(unasked == 0):
-                        m.d.comb += [self.learned.eq(1), self.restart.eq(1)]
-                        m.d.sync += [state.eq(State.IDLE), found.eq(0), bad.eq(0)]
-
-        # While passing: count the list flits that leave, ask again for the lanes of a long list.
-        with m.If(self.start):
-            m.d.sync += [
-                unsent.eq(list_flits),
-                unasked.eq(Mux(short, 0, list_flits)),
-                targets.eq(header.count),
-            ]
-        with m.Elif(self.leave & self.list_flit):
-            m.d.sync += unsent.eq(unsent - 1)
+        scan = answered & at_list & ~self.known & ~short
+        scan_end = scan & Mux(scanning, left == 1, 0)
         m.d.comb += [
-            # The unit is not asked in the cycle in which a header leaves, to keep the path short.
-            self.may_load.eq(Mux(self.start, short, (unasked == 0) | self.route_grant)),
-            self.stall.eq(self.passing & asked & ~self.route_done),
-            self.list_flit.eq(self.passing & (unsent != 0)),
-            self.list_end.eq(self.passing & (unsent == 1)),
+            self.learned.eq(answered & at_list & ~self.known & (short | scan_end)),
+            self.ready.eq(Mux(self.known, have | answered, answered & short)),
+            self.stall.eq(passing_list & ~have & ~answered),
+            self.take.eq(scan),
+            self.restart.eq(scan_end),
         ]
+        with m.If(scan_end):
+            m.d.sync += [scanning.eq(0), found.eq(0), bad.eq(0)]
+        with m.Elif(scan):
+            m.d.sync += [
+                scanning.eq(1),
+                found.eq(self.ports),
+                bad.eq(is_bad),
+                left.eq(Mux(scanning, left, list_flits) - 1),
+                targets.eq(targets_now - LANES),
+            ]
+
+        with m.If(self.leave):
+            # `asked_well`: an answer that is still to come is about a flit that is not asked for.
+            m.d.sync += [have.eq(0), asked_well.eq(0), targets.eq(targets_now - LANES)]
+            with m.If(self.start):
+                m.d.sync += left.eq(list_flits - 1)
+            with m.Elif(left != 0):
+                m.d.sync += left.eq(left - 1)
+        with m.Elif(answered & ~scan):
+            m.d.sync += have.eq(1)
         return m

@@ -16,13 +16,13 @@ __all__ = ["PairQueue", "entry_layout"]
 def entry_layout(dynamic: bool) -> data.StructLayout:
     """What a pair queue stores for one flit.
 
-    ``flit``, ``last`` (of its packet) and, with dynamic support, ``lanes`` (which targets of an
-    extension flit belong to this output) and ``list_end`` (the last extension flit of a packet).
-    A flit with a lane or ``list_end`` set is an extension flit.
+    ``flit``, ``last`` (of its packet) and, with dynamic support, ``list_next`` (an extension flit
+    follows) and ``lanes`` (which of that flit's targets belong to this output; undefined without).
+    The lanes come one flit ahead, so that the output has a cycle to work out where they go.
     """
     fields: dict[str, int] = {"flit": FLIT_BITS, "last": 1}
     if dynamic:
-        fields |= {"lanes": LANES, "list_end": 1}
+        fields |= {"lanes": LANES, "list_next": 1}
     return data.StructLayout(fields)
 
 

@@ -2,10 +2,10 @@
 """List pruner: moves chosen lanes of a flit next to each other, without changing their order."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal
-from amaranth.lib import data, wiring
+from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from ..common.bits import popcount
+from ..common.bits import popcount, prefix_or
 from ..flits import EXTENSION, LANES
 
 __all__ = ["Pruner"]
@@ -61,41 +61,36 @@ class Pruner(wiring.Component):
         m = Module()
         m.d.comb += self.count.eq(popcount(self.chosen))
 
-        layout = data.StructLayout({"valid": 1, "round": 1, "place": _INDEX_BITS})
-        lanes = []
-        tags = []
+        lanes = list(self.i_flit)
+        valids, places = [], []
         for lane in range(LANES):
-            tag = Signal(layout, name=f"tag{lane}")
-            place = self.fill + (popcount(self.chosen[:lane]) if lane else 0)
-            m.d.comb += [
-                tag.valid.eq(self.chosen[lane] & ~self.straight),
-                Cat(tag.place, tag.round).eq(place),
-            ]
-            lanes.append(self.i_flit[lane])
-            tags.append(tag)
+            place = Signal(_INDEX_BITS, name=f"place{lane}")
+            m.d.comb += place.eq(self.fill + (popcount(self.chosen[:lane]) if lane else 0))
+            valids.append(self.chosen[lane] & ~self.straight)
+            places.append(place)
         for column in range(_INDEX_BITS):
             distance = 1 << column
-            nxt_lanes, nxt_tags = [], []
+            swaps = []
             for lane in range(LANES):
                 mate = lane ^ distance
                 # Take the mate's word when it wants to be on this side.
                 swap = Signal(name=f"swap{column}_{lane}")
-                wants = tags[mate].place[column] == (lane >> column & 1)
-                m.d.comb += swap.eq(tags[mate].valid & wants)
-                tag = Signal(layout, name=f"tag{column}_{lane}")
-                stays = tags[lane].place[column] == (lane >> column & 1)
-                m.d.comb += [
-                    tag.valid.eq(swap | (tags[lane].valid & stays)),
-                    tag.round.eq(Mux(swap, tags[mate].round, tags[lane].round)),
-                    tag.place.eq(Mux(swap, tags[mate].place, tags[lane].place)),
-                ]
-                nxt_lanes.append(Mux(swap, lanes[mate], lanes[lane]))
-                nxt_tags.append(tag)
-            lanes, tags = nxt_lanes, nxt_tags
+                wants = places[mate][column] == (lane >> column & 1)
+                m.d.comb += swap.eq(valids[mate] & wants)
+                swaps.append(swap)
+            sides = [places[lane][column] == (lane >> column & 1) for lane in range(LANES)]
+            mates = [lane ^ distance for lane in range(LANES)]
+            lanes, valids, places = (
+                [Mux(swaps[lane], lanes[mates[lane]], lanes[lane]) for lane in range(LANES)],
+                [swaps[lane] | (valids[lane] & sides[lane]) for lane in range(LANES)],
+                [Mux(swaps[lane], places[mates[lane]], places[lane]) for lane in range(LANES)],
+            )
+        end = self.fill + self.count
+        begun = prefix_or(Cat(self.fill == lane for lane in range(LANES)))
         for lane in range(LANES):
             m.d.comb += [
                 self.o_flit[lane].eq(lanes[lane]),
-                self.low[lane].eq(tags[lane].valid & ~tags[lane].round),
-                self.high[lane].eq(tags[lane].valid & tags[lane].round),
+                self.low[lane].eq(begun[lane] & (end > lane)),
+                self.high[lane].eq(end > lane + LANES),
             ]
         return m

@@ -59,7 +59,7 @@ class RequestHead(wiring.Component):
 
     Members
     -------
-    r_valid, r_flit, r_last, take, restart, commit, discard
+    r_valid, r_flit, r_last, take, restart, commit
         The reader's side of a :class:`VcBuffer`.
     used : In, one per port
         Entries of each pair's request queue.
@@ -80,11 +80,10 @@ class RequestHead(wiring.Component):
         The row takes it, from this cycle on.
     valid, flit, last, select, to_response : Out
         The flits for the row, the pairs to write, and whether to their response queues.
-    list_flit, list_end : Out(1)
-        The flit is an extension flit; the last one of its packet.
-    lanes, hit : Out
-        Registered, so one cycle behind ``valid``: for the extension flit that was on ``flit``, the
-        GPU of every lane, and the ports that own one.
+    list_next : Out(1)
+        A list flit follows the flit.
+    lanes : Out
+        Registered, so one cycle behind ``valid``: the GPU of every lane of that list flit.
     refused : Out(1)
         A request was refused.
 
@@ -110,7 +109,6 @@ class RequestHead(wiring.Component):
             "take": Out(1),
             "restart": Out(1),
             "commit": Out(1),
-            "discard": Out(1),
             "used": In(range(params.request_depth + 1)).array(params.ports),
             "own_response_used": In(range(params.response_depth + 1)),
             "allowed": In(params.ports),
@@ -135,10 +133,8 @@ class RequestHead(wiring.Component):
                 "route_gpus": In(params.gpus),
                 "route_bad": In(1),
                 "route_lanes": In(lanes),
-                "list_flit": Out(1),
-                "list_end": Out(1),
+                "list_next": Out(1),
                 "lanes": Out(lanes),
-                "hit": Out(params.ports),
             }
         super().__init__(members)
 
@@ -165,14 +161,12 @@ class RequestHead(wiring.Component):
         status = Signal(Status)
         good = Signal()  # `status` is OK
         ready = Signal()  # `ports` and `status` hold
-        may_load = Signal()  # the flit behind the head may come to the head
         stall = Signal()  # the flit at the head must not leave
         look_take = Signal()  # the flit behind the head is taken without coming to the head
         look_restart = Signal()
         m.d.comb += ports.eq(Mux(known, waiting, static_ports))
         if params.dynamic:
             is_dynamic = header.opcode[2:4] == Addressing.DYNAMIC
-            has_list = is_dynamic & static_ok
             m.submodules.lists = lists = ListReader(params)
             for name in ("request", "count", "grant", "done", "gpus", "bad", "lanes"):
                 inner, outer = getattr(lists, f"route_{name}"), getattr(self, f"route_{name}")
@@ -180,24 +174,24 @@ class RequestHead(wiring.Component):
                 m.d.comb += outer.eq(inner) if is_output else inner.eq(outer)
             m.d.comb += [
                 lists.header.eq(flit),
-                lists.look.eq(at_head & has_list & ~known),
+                lists.at_head.eq(at_head),
+                lists.has_list.eq(is_dynamic),
+                lists.known.eq(known),
                 lists.allowed.eq(self.allowed),
                 lists.r_valid.eq(self.r_valid),
-                lists.start.eq(self.grant & has_list),
-                lists.passing.eq(passing),
                 lists.leave.eq(self.valid),
-                self.list_flit.eq(lists.list_flit),
-                self.list_end.eq(lists.list_end),
+                lists.start.eq(self.grant & is_dynamic),
+                lists.passing.eq(held & passing),
+                self.list_next.eq(lists.list_next & ~self.to_response),
                 self.lanes.eq(lists.lanes),
-                self.hit.eq(lists.hit),
-                ready.eq(~has_list | known | lists.ready),
-                may_load.eq(lists.may_load),
+                # A refusal needs no lanes.
+                ready.eq(~is_dynamic | ~static_ok | lists.ready | (known & ~good)),
                 stall.eq(lists.stall),
-                look_take.eq(lists.take),
-                look_restart.eq(lists.restart),
+                look_take.eq(lists.take & static_ok),
+                look_restart.eq(lists.restart & static_ok),
             ]
             list_status = Signal(Status)
-            with m.If(has_list & ~known):
+            with m.If(is_dynamic & ~known):
                 m.d.comb += ports.eq(lists.ports)
             list_good = Mux(known, list_status == Status.OK, lists.status == Status.OK)
             m.d.comb += good.eq(static_ok & (~is_dynamic | list_good))
@@ -207,14 +201,13 @@ class RequestHead(wiring.Component):
                 m.d.comb += status.eq(list_status)
             with m.Elif(is_dynamic):
                 m.d.comb += status.eq(lists.status)
-            with m.If(lists.learned):
+            with m.If(lists.learned & static_ok):
                 m.d.sync += [known.eq(1), waiting.eq(lists.ports), list_status.eq(lists.status)]
         else:
             m.d.comb += [
                 status.eq(static_status),
                 good.eq(static_ok),
                 ready.eq(1),
-                may_load.eq(1),
             ]
 
         # Who has room: a pass writes all copies that have, a refusal needs one slot.
@@ -255,31 +248,28 @@ class RequestHead(wiring.Component):
         left = Mux(first, ports & ~fitting, waiting)
         ends = self.valid & self.last
         again = ends & ~self.to_response & left.any()
-        done = self.valid & last & ~again
+        drops = held & dropping
+        leaves = self.valid | drops
+        done = leaves & last & ~again
         with m.If(ends):
             m.d.sync += passing.eq(0)
-        drop_end = dropping & self.take & self.r_last
-        with m.If(drop_end):
-            m.d.sync += dropping.eq(0)
-        with m.If(done | drop_end):
-            m.d.sync += known.eq(0)
-        m.d.comb += [self.restart.eq(again | look_restart), self.commit.eq(done)]
+        with m.If(done):
+            m.d.sync += [dropping.eq(0), known.eq(0)]
+        m.d.comb += [
+            self.restart.eq(again | look_restart),
+            # Flits of a refused request are given back one by one: it may be longer than the buffer.
+            self.commit.eq(done | drops),
+        ]
 
         # Bring flits to the head.
-        drop_next = self.grant & ~good & ~last
-        load = (~held | self.valid) & may_load & ~self.restart & ~dropping & ~drop_next
-        m.d.comb += [
-            self.take.eq(self.r_valid & (load | dropping | look_take)),
-            self.discard.eq(dropping & self.take),
-        ]
-        with m.If(self.r_valid & load):
-            m.d.sync += [held.eq(1), flit.eq(self.r_flit), last.eq(self.r_last)]
-        with m.Elif(self.valid | look_restart):
-            m.d.sync += held.eq(0)
-        with m.If(self.restart | drop_end):
-            m.d.sync += first.eq(1)
-        with m.Elif(self.valid):
-            m.d.sync += first.eq(last)
+        load = ~held | leaves
+        m.d.comb += self.take.eq(self.r_valid & (load | look_take))
+        with m.If(self.restart):
+            m.d.sync += [held.eq(0), first.eq(1)]
+        with m.Elif(load):
+            m.d.sync += [held.eq(self.r_valid), flit.eq(self.r_flit), last.eq(self.r_last)]
+            with m.If(leaves):
+                m.d.sync += first.eq(last)
         return m
 
     def _static_destination(self, m: Module, header: data.View):

@@ -24,8 +24,9 @@ class ResponseHead(wiring.Component):
 
     Members
     -------
-    r_valid, r_flit, r_last, take, discard
-        The reader's side of a :class:`VcBuffer`. Every flit is given back as it is taken.
+    r_valid, r_flit, r_last, take
+        The reader's side of a :class:`VcBuffer`, whose ``commit`` is held: every flit is given back
+        as it is taken.
     used : In, one per port
         Entries of each pair's response queue.
     allowed : In(ports)
@@ -56,7 +57,6 @@ class ResponseHead(wiring.Component):
                 "r_flit": In(FLIT_BITS),
                 "r_last": In(1),
                 "take": Out(1),
-                "discard": Out(1),
                 "used": In(range(params.response_depth + 1)).array(params.ports),
                 "allowed": In(params.ports),
                 "request": Out(1),
@@ -105,7 +105,6 @@ class ResponseHead(wiring.Component):
             self.valid.eq(held & ~dropping & (self.grant | ~first)),
             self.dropped.eq(at_head & ~good),
             self.take.eq(self.r_valid & (~held | self.valid | drop_now)),
-            self.discard.eq(self.take),
         ]
         with m.If(self.valid | drop_now):
             m.d.sync += [first.eq(self.last), dropping.eq(drop_now & ~self.last), held.eq(0)]

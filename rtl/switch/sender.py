@@ -5,7 +5,7 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, enum, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..flits import EXTENSION, FLIT_BITS, HEADER, LANES, Addressing
+from ..flits import EXTENSION, FLIT_BITS, HEADER, LANES
 from ..params import SwitchParams
 from .pair_queue import entry_layout
 from .pruner import Pruner
@@ -23,8 +23,10 @@ class State(enum.Enum, shape=3):
     COUNT = 2
     """More than 8 targets belong to this port: the list is only counted."""
     BACK = 3
-    """The pair queue steps back to the first flit of the list."""
-    EMIT = 4
+    """The pair queue steps back to the header, whose entry tells the lanes of the first list flit."""
+    AGAIN = 4
+    """The header comes by again; it has left already."""
+    EMIT = 5
     """The list comes by again and leaves behind its header."""
 
 
@@ -105,20 +107,27 @@ class Sender(wiring.Component):
         header = data.View(HEADER, self.flit)
         state = Signal(State)
         entry = self.i_entry
-        is_list = entry.lanes.any() | entry.list_end
-        # A header in E that waits for its list. The list is the next entry of the same packet.
-        e_opcode = data.View(HEADER, e_flit.as_value()).opcode
-        awaits = e_valid & e_first & (e_opcode[2:4] == Addressing.DYNAMIC)
-        steps = Signal(range(params.max_extensions + 1))  # list flits to step back over
+        # What the entry before told about this one.
+        is_list = Signal()
+        lanes = Signal(LANES)
+        ends = ~entry.list_next  # of a list flit: it is the last one
+        with m.If(self.i_take):
+            m.d.sync += [is_list.eq(entry.list_next), lanes.eq(entry.lanes)]
+        # The header in E has a list; it is longer than a flit.
+        e_list = Signal()
+        with m.If(self.i_take):
+            m.d.sync += e_list.eq(self.i_first & entry.list_next)
+        e_long = e_list & (data.View(HEADER, e_flit.as_value()).count > LANES)
+        steps = Signal(range(params.max_extensions + 2))  # entries to step back over
         fill = Signal(range(LANES))  # lanes of E that are filled (EMIT)
         second = Signal()  # the second cycle of a list flit, for the lanes that went round (EMIT)
 
         m.submodules.pruner = pruner = Pruner()
-        total = header.count[:4] + pruner.count  # gathered so far; no more than 8 before
+        total = header.count[:4] + pruner.count  # gathered so far, 8 at most before
         filled = Signal(range(2 * LANES))
         m.d.comb += [
             pruner.i_flit.as_value().eq(entry.flit),
-            pruner.chosen.eq(entry.lanes),
+            pruner.chosen.eq(lanes),
             pruner.straight.eq(~is_list),
             filled.eq(fill + pruner.count),
         ]
@@ -130,66 +139,65 @@ class Sender(wiring.Component):
         # E takes the lanes that the pruner places; in a list that begins, the others become zero.
         place = Signal(LANES)
         clear = Signal()
-        m.d.comb += place.eq(pruner.low | pruner.straight.replicate(LANES))
-        with m.If((state == State.EMIT) & second):
-            m.d.comb += place.eq(pruner.high)
-        m.d.comb += clear.eq(
-            (state == State.PLAIN) | ((state == State.EMIT) & Mux(second, e_valid, fill == 0))
-        )
-        keeps = (state == State.EMIT) & second & ~e_valid
-        with m.If(self.i_valid & ~keeps):
+        m.d.comb += [
+            place.eq(pruner.low | pruner.straight.replicate(LANES)),
+            clear.eq(state == State.PLAIN),
+        ]
+        with m.If(state == State.EMIT):
+            m.d.comb += clear.eq(Mux(second, e_valid, fill == 0))
+            with m.If(second):
+                m.d.comb += place.eq(pruner.high & e_valid.replicate(LANES))
+        with m.If(self.i_valid):
             for lane in range(LANES):
                 with m.If(place[lane]):
                     m.d.sync += e_flit[lane].eq(pruner.o_flit[lane])
                 with m.Elif(clear):
                     m.d.sync += e_flit[lane].eq(0)
 
-        # A header leaves E together with the first flit of its list, whose count it takes along.
         m.d.comb += [
-            leaves.eq(e_valid & (~awaits | self.i_valid)),
+            # A long list's header leaves E together with the first flit of its list.
+            leaves.eq(e_valid & (~e_long | self.i_valid)),
             self.i_take.eq(self.i_valid & ((state != State.EMIT) | second)),
-            self.stop.eq(
-                (state == State.BACK)
-                | (((state == State.GATHER) | (state == State.COUNT)) & entry.list_end)
-            ),
             self.reopen.eq(state == State.BACK),
             self.back.eq(state == State.BACK),
         ]
         m.d.sync += self.valid.eq(leaves)
+        with m.If(leaves & e_list):
+            m.d.sync += header.count.eq(pruner.count)
         with m.Switch(state):
             with m.Case(State.PLAIN):
                 with m.If(self.i_valid):
-                    m.d.sync += e_valid.eq(~is_list | entry.list_end)
+                    m.d.sync += e_valid.eq(~is_list | ends)
                 with m.Elif(leaves):
                     m.d.sync += e_valid.eq(0)
-                with m.If(awaits & self.i_valid):
-                    m.d.sync += [header.count.eq(pruner.count), steps.eq(1)]
-                    with m.If(~entry.list_end):
-                        m.d.sync += [self.valid.eq(0), state.eq(State.GATHER)]
+                with m.If(leaves & e_long):
+                    m.d.sync += [self.valid.eq(0), steps.eq(2), state.eq(State.GATHER)]
             with m.Case(State.GATHER, State.COUNT):
+                m.d.comb += self.stop.eq(ends)
                 with m.If(self.i_valid):
                     m.d.sync += [
                         header.count.eq(header.count + pruner.count),
                         steps.eq(steps + 1),
                     ]
-                    overflow = (state == State.COUNT) | (total > LANES)
-                    with m.If(overflow):
-                        m.d.sync += state.eq(Mux(entry.list_end, State.BACK, State.COUNT))
-                    with m.Elif(entry.list_end):
+                    with m.If((state == State.COUNT) | (total > LANES)):
+                        m.d.sync += state.eq(Mux(ends, State.BACK, State.COUNT))
+                    with m.Elif(ends):
                         m.d.sync += [self.valid.eq(1), e_valid.eq(1), state.eq(State.PLAIN)]
             with m.Case(State.BACK):
+                m.d.comb += self.stop.eq(1)
                 m.d.sync += [steps.eq(steps - 1), fill.eq(0), second.eq(0)]
                 with m.If(steps == 1):
-                    m.d.sync += [self.valid.eq(1), state.eq(State.EMIT)]
-            with m.Case(State.EMIT):
+                    m.d.sync += [self.valid.eq(1), state.eq(State.AGAIN)]
+            with m.Case(State.AGAIN):
                 with m.If(self.i_valid):
-                    m.d.sync += second.eq(~second)
+                    m.d.sync += state.eq(State.EMIT)
+            with m.Case(State.EMIT):
+                m.d.sync += second.eq(second ^ self.i_valid)
                 with m.If(self.i_valid & ~second):
                     m.d.sync += e_valid.eq(filled >= LANES)
                 with m.Elif(self.i_valid):
-                    m.d.sync += fill.eq(filled)
-                    m.d.sync += e_valid.eq(entry.list_end & (filled[:3] != 0))
-                    with m.If(entry.list_end):
+                    m.d.sync += [fill.eq(filled), e_valid.eq(ends & (filled[:3] != 0))]
+                    with m.If(ends):
                         m.d.sync += state.eq(State.PLAIN)
                 with m.Else():
                     m.d.sync += e_valid.eq(0)

@@ -34,11 +34,9 @@ class VcBuffer(wiring.Component):
     take : In(1)
         Take it. Only with ``r_valid``.
     restart : In(1)
-        Go back to the first flit that is not committed. ``take`` must be 0.
+        Go back to the first flit that is not committed. A ``take`` in the same cycle has no effect.
     commit : In(1)
         All flits before the one at ``r_flit`` are done; their room is given back.
-    discard : In(1)
-        As ``commit``, the flit that is taken in this cycle included.
     credit : Out(1)
         Hand out one credit. The whole buffer is handed out after reset.
 
@@ -47,7 +45,7 @@ class VcBuffer(wiring.Component):
     A flit that is written while the reader has caught up appears at ``r_flit`` in the same cycle
     (combinational path ``w_flit`` to ``r_flit``); otherwise it is read from the RAM, two cycles after
     it was written at the earliest. One flit per cycle. After ``restart`` the first flit is back
-    one cycle later.
+    two cycles later.
 
     Reset
     -----
@@ -70,7 +68,6 @@ class VcBuffer(wiring.Component):
                 "take": In(1),
                 "restart": In(1),
                 "commit": In(1),
-                "discard": In(1),
                 "credit": Out(1),
             }
         )
@@ -98,27 +95,26 @@ class VcBuffer(wiring.Component):
                 Mux(fetched, ram.r_data, Cat(self.w_flit, self.w_last))
             ),
         ]
-        r_nxt = Signal(bits)
-        m.d.comb += r_nxt.eq(Mux(self.restart, start, r_ptr + self.take))
-        # A flit that is being written now cannot be read yet.
-        fetch = r_nxt != w_ptr
+        # Which flit to read next. A flit that is being written now cannot be read yet, and after
+        # `restart` the read starts a cycle later. Both cases of `take`, which comes late, are
+        # prepared.
+        r_up = Signal(bits)
+        m.d.comb += r_up.eq(r_ptr + 1)
+        fetch = Mux(self.take, r_up != w_ptr, ~caught_up)
         m.d.comb += [
-            ram.r_en.eq(fetch & (self.restart | self.take | ~fetched)),
-            ram.r_addr.eq(r_nxt),
+            ram.r_en.eq(self.take | ~fetched),
+            ram.r_addr.eq(Mux(self.take, r_up, r_ptr)),
         ]
-        m.d.sync += [
-            w_ptr.eq(w_ptr + write),
-            r_ptr.eq(r_nxt),
-            fetched.eq(fetch),
-        ]
-        with m.If(self.discard):
-            m.d.sync += start.eq(r_nxt)
-        with m.Elif(self.commit):
+        m.d.sync += [w_ptr.eq(w_ptr + write), fetched.eq(fetch)]
+        with m.If(self.restart):
+            m.d.sync += [r_ptr.eq(start), fetched.eq(0)]
+        with m.Elif(self.take):
+            m.d.sync += r_ptr.eq(r_up)
+        with m.If(self.commit):
             m.d.sync += start.eq(r_ptr)
         # `start + depth` is `start` with its top bit turned.
         m.d.comb += self.credit.eq((given ^ start) != self._depth)
         m.d.sync += given.eq(given + self.credit)
 
         check(m, platform, ~self.take | self.r_valid, "vc buffer: took a flit that is not there")
-        check(m, platform, ~(self.take & self.restart), "vc buffer: take and restart together")
         return m

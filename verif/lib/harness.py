@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes the simulation top around a generated switch: a player and a sink at every link.
+
+Stimulus and logs are files, so that the simulation does not stop in Python while it runs.
+"""
+
+from pathlib import Path
+
+__all__ = ["CONTROL_PORTS", "SOURCES", "write_harness"]
+
+_SV = Path(__file__).with_name("sv")
+SOURCES = (_SV / "link_player.sv", _SV / "link_sink.sv")
+
+CONTROL_PORTS = ("clk", "rst", "go", "phase", "cycle", "done", "quiet")
+"""What a bench drives and reads, besides ``bus__*``."""
+
+_BUS = (
+    ("input", 1, "valid"),
+    ("input", 1, "write"),
+    ("input", 16, "address"),
+    ("input", 32, "wdata"),
+    ("output", 1, "done"),
+    ("output", 32, "rdata"),
+    ("output", 1, "error"),
+)
+
+
+def write_harness(dut: str, ports: int, out: Path) -> tuple[Path, Path]:
+    """Write ``harness.sv`` and the list of signals that Verilator must keep visible.
+
+    Parameters
+    ----------
+    dut : str
+        Module name of the switch.
+    ports : int
+        Its ports.
+    out : Path
+        Folder.
+
+    Returns
+    -------
+    tuple[Path, Path]
+        The SystemVerilog file and the Verilator control file.
+    """
+    lines = [
+        "// SPDX-License-Identifier: Apache-2.0",
+        "module harness (",
+        "    input logic clk, input logic rst, input logic go, input logic [7:0] phase,",
+        "    output logic [31:0] cycle, output logic done, output logic [31:0] quiet,",
+        ",\n".join(
+            f"    {direction} logic [{width - 1}:0] bus__{name}" for direction, width, name in _BUS
+        ),
+        ");",
+        f"  localparam int N = {ports};",
+        "  logic rx_valid[N], tx_valid[N], player_done[N], sink_quiet[N];",
+        "  logic [127:0] rx_flit[N], tx_flit[N];",
+        "  logic [1:0] rx_credit[N], tx_credit[N];",
+        "  for (genvar p = 0; p < N; p++) begin : link",
+        "    link_player #(.PORT(p)) player (.clk, .rst, .go, .cycle, .phase,",
+        "        .valid(rx_valid[p]), .flit(rx_flit[p]), .credit(rx_credit[p]),",
+        "        .done(player_done[p]));",
+        "    link_sink #(.PORT(p)) sink (.clk, .rst, .cycle, .phase,",
+        "        .valid(tx_valid[p]), .flit(tx_flit[p]), .credit(tx_credit[p]),",
+        "        .quiet(sink_quiet[p]));",
+        "  end",
+        "  // Cycles since anything moved last; the end, when all players have ended too.",
+        "  logic all_done, all_quiet;",
+        "  always_comb begin",
+        "    all_done = 1'b1;",
+        "    all_quiet = 1'b1;",
+        "    for (int p = 0; p < N; p++) begin",
+        "      all_done &= player_done[p];",
+        "      all_quiet &= sink_quiet[p] & !rx_valid[p];",
+        "    end",
+        "  end",
+        "  initial cycle = 0;",
+        "  always_ff @(posedge clk) begin",
+        "    cycle <= cycle + 1;",
+        "    quiet <= (rst || !go || !all_quiet) ? 0 : quiet + 1;",
+        "  end",
+        "  assign done = all_done;",
+        f"  {dut} dut (.clk, .rst,",
+    ]
+    lines += [f"      .bus__{name}," for _, _, name in _BUS]
+    links = []
+    for port in range(ports):
+        for side in ("rx", "tx"):
+            links += [
+                f"      .{side}__{port}__{name}({side}_{name}[{port}])"
+                for name in ("valid", "flit", "credit")
+            ]
+    lines += [",\n".join(links), "  );", "endmodule", ""]
+    out.mkdir(parents=True, exist_ok=True)
+    harness = out / "harness.sv"
+    harness.write_text("\n".join(lines))
+    visible = [*CONTROL_PORTS, *(f"bus__{name}" for _, _, name in _BUS)]
+    control = out / "harness.vlt"
+    control.write_text(
+        "`verilator_config\n"
+        + "".join(f'public_flat_rw -module "harness" -var "{name}"\n' for name in visible)
+    )
+    return harness, control

