@@ -189,7 +189,6 @@ PDKS: tuple[Pdk, ...] = (
     Pdk(
         name="gf180mcu7t",
         patterns=("gf180mcu_fd_sc_mcu7t5v0__*",),
-        dont_use=("*_1",),
         driving_cell="gf180mcu_fd_sc_mcu7t5v0__buf_4",
         inverter="gf180mcu_fd_sc_mcu7t5v0__inv_1",
         inverter_pins=("I", "ZN"),

@@ -155,3 +155,31 @@ def test_timing_failure_of_opensta_is_one_line(adder: AreaResult, tmp_path: Path
 def test_timing_wrong_option(adder: AreaResult, options: dict[str, Any], reason: str) -> None:
     with pytest.raises(FlowError, match=reason):
         analyse(adder, **options)
+
+
+_CONSTANT_OUTPUTS = """
+module top(input clk, input [3:0] a, output reg [3:0] q, output [2:0] k);
+  assign k = 3'b101;
+  always_ff @(posedge clk) q <= a + 1;
+endmodule
+"""
+
+
+@needs_sta
+def test_timing_constant_output_needs_no_constraint(tmp_path: Path) -> None:
+    design = tmp_path / "top.sv"
+    design.write_text(_CONSTANT_OUTPUTS, encoding="ascii")
+    result = synthesise(design, "top", workdir=tmp_path, clock_ps=_CLOCK_PS, tree_levels=0)
+    assert set(analyse(result).paths) == {"in2reg", "reg2out"}
+
+
+@needs_sta
+def test_timing_register_on_another_clock_is_refused(tmp_path: Path) -> None:
+    design = tmp_path / "top.sv"
+    text = _CONSTANT_OUTPUTS.replace("input clk", "input clk, input other")
+    text = text.replace("endmodule", "reg r; always_ff @(posedge other) r <= a[0]; endmodule")
+    text = text.replace("3'b101", "{2'b0, r}")
+    design.write_text(text, encoding="ascii")
+    result = synthesise(design, "top", workdir=tmp_path, clock_ps=_CLOCK_PS, tree_levels=0)
+    with pytest.raises(FlowError, match=r"^OpenSTA found "):
+        analyse(result)
