@@ -44,8 +44,8 @@ class ModuleUse:
     """One module and how often it occurs in the whole design."""
 
     name: str
-    path: str
-    """Path of the first instance."""
+    component: str | None
+    """Class that it was made from."""
     instances: int
 
 
@@ -116,9 +116,9 @@ def clean(text: str, top: str, kinds: Mapping[str, str] | None = None) -> CleanD
     Parameters
     ----------
     text : str
-        RTLIL as `amaranth.back.rtlil.convert` returns it.
+        RTLIL as :func:`.elaborate.elaborate` returns it, or `amaranth.back.rtlil.convert`.
     top : str
-        Name of the top module; it becomes the prefix of all other module names.
+        Name of the top module, an identifier; it becomes the prefix of all other module names.
     kinds : Mapping[str, str], optional
         Class name of the component behind a module path. A module without one is named after its
         instance.
@@ -126,7 +126,7 @@ def clean(text: str, top: str, kinds: Mapping[str, str] | None = None) -> CleanD
     Returns
     -------
     CleanDesign
-        Modules are in the order of their first instance.
+        Every module stands before those that it instantiates.
     """
     chunks = {path: _renumber_checks(body) for path, body in _CHUNK.findall(text)}
     if top not in chunks:
@@ -137,12 +137,11 @@ def clean(text: str, top: str, kinds: Mapping[str, str] | None = None) -> CleanD
         _drop_field_names(module)
     same, ports = _merge_equal_structure(modules)
     kept = {path: module for path, module in modules.items() if same[path] == path}
-    count = Counter(same[twin[path]] for path in chunks)
+    count = _count(kept, same, top)
 
     name_module = Namer()
-    names = {path: name_module(_module_name(path, top, kinds or {})) for path in kept}
-    if names[top] != top:
-        raise ValueError(f"`top` must be a plain identifier and no keyword, not {top!r}")
+    kinds = kinds or {}
+    names = {path: name_module(_module_name(path, top, kinds)) for path in kept}
     for module in kept.values():
         _hoist_slices(module)
         _clock_checks(module)
@@ -166,7 +165,7 @@ def clean(text: str, top: str, kinds: Mapping[str, str] | None = None) -> CleanD
             PortWire(wires[top][wire.name][1:], wire.name[1:], wire.port, wire.width)
             for wire in kept[top].ports()
         ),
-        modules=tuple(ModuleUse(names[path], path, count[path]) for path in kept),
+        modules=tuple(ModuleUse(names[path], kinds.get(path), count[path]) for path in kept),
         memories=tuple(
             MemoryUse(names[path], wires[path][name][1:], width, depth, count[path])
             for path, module in kept.items()
@@ -188,7 +187,7 @@ def _merge_equal_text(chunks: Mapping[str, str]) -> dict[str, str]:
     """Map every path to the first one with the same text. Cheap, and catches nearly all."""
     group: dict[str, str] = {}
     known: dict[str, str] = {}
-    for path in reversed(list(chunks)):  # Amaranth prints parents before their submodules
+    for path in reversed(list(chunks)):  # submodules before their parents
         body = _CELL_TYPE.sub(
             lambda match: f"  cell \\{group.get(match[1], match[1])} ", chunks[path]
         )
@@ -264,6 +263,16 @@ def _canonical(
         f"{numbers[wire.name]} {wire.width} {wire.signed} {wire.port} {wire.init}" for wire in wires
     ]
     return "\n".join(lines), [wire.name for wire in wires if wire.port]
+
+
+def _count(kept: Mapping[str, _Module], same: Mapping[str, str], top: str) -> Counter[str]:
+    """Count the instances of every module in the whole design."""
+    count = Counter({top: 1})
+    for path, module in kept.items():
+        for cell in module.cells:
+            if cell.kind[1:] in same:
+                count[same[cell.kind[1:]]] += count[path]
+    return count
 
 
 def _module_name(path: str, top: str, kinds: Mapping[str, str]) -> str:

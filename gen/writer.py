@@ -6,7 +6,6 @@ depend on the component, its parameters and the versions of the tools, and on no
 """
 
 import dataclasses
-import gc
 import hashlib
 import json
 import os
@@ -14,20 +13,19 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from amaranth.back import rtlil as backend
-from amaranth.hdl import Fragment, Shape, ShapeCastable, ShapeLike, Value
-from amaranth.hdl._ir import PortDirection
+from amaranth.hdl import Shape, ShapeCastable, ShapeLike
 from amaranth.lib import data, wiring
 from amaranth.lib.enum import EnumType
 
 from . import registry
+from .elaborate import elaborate, port_name
 from .errors import UserError
+from .names import Namer
 from .rtlil import CleanDesign, clean
 
 __all__ = ["WriteError", "write_component", "write_top"]
@@ -70,7 +68,7 @@ def write_top(
     Returns
     -------
     Path
-        ``<out>/<top>.sv``; ``<out>/<top>.json`` lies beside it.
+        ``<out>/dysharp_<top>.sv``; ``<out>/dysharp_<top>.json`` lies beside it.
     """
     entry = registry.get(top)
     parameters = {
@@ -79,7 +77,7 @@ def write_top(
     }
     return write_component(
         entry.build(params),
-        name=top,
+        name=f"dysharp_{top}",  # `switch` itself is a keyword of C++
         out=out,
         parameters=parameters,
         checks=checks,
@@ -103,7 +101,7 @@ def write_component(
     component : wiring.Component
         Its signature gives the ports; ``clk`` and ``rst`` are added.
     name : str
-        Name of the module and of the files.
+        Name of the module and of the files; a plain identifier.
     out : Path
         Folder; made if it does not exist.
     parameters : Mapping[str, object], optional
@@ -125,8 +123,10 @@ def write_component(
     WriteError
         Yosys refuses the design, or the folder cannot be written.
     """
-    with _no_collector():
-        design = _convert(component, name, checks)
+    if Namer()(name) != name:
+        raise ValueError(f"`name` must be a plain identifier and no keyword, not {name!r}")
+    elaborated = elaborate(component, name, None if checks else "synthesis")
+    design = clean(elaborated.text, name, elaborated.kinds)
     verilog = _verilog(design, name, initial_values)
     sidecar = {
         "top": name,
@@ -155,40 +155,6 @@ def _replace(path: Path, text: str) -> None:
     part = path.with_name(f".{path.name}.{os.getpid()}")
     part.write_text(text, encoding="utf-8")
     part.replace(path)
-
-
-@contextmanager
-def _no_collector() -> Iterator[None]:
-    """Halve Amaranth's time on a large design: millions of objects, hardly a cycle among them."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
-
-
-def _convert(component: wiring.Component, name: str, checks: bool) -> CleanDesign:
-    ports = {}
-    for path, member, value in component.signature.flatten(component):
-        direction = PortDirection.Input if member.flow is wiring.In else PortDirection.Output
-        ports[_port_name(path)] = (Value.cast(value), direction)
-    # `rtlil.convert` does the same, but hides which component a module comes from.
-    fragment = Fragment.get(component, None if checks else "synthesis")
-    design = fragment.prepare(ports, hierarchy=(name,))
-    text, _ = backend.convert_fragment(design, name=name, emit_src=False)
-    kinds = {}
-    for fragment, info in design.fragments.items():
-        for origin in fragment.origins or ():
-            if not type(origin).__module__.startswith("amaranth.hdl"):
-                kinds[".".join(info.name)] = type(origin).__name__
-                break
-    return clean(text, name, kinds)
-
-
-def _port_name(path: tuple[str | int, ...]) -> str:
-    return "__".join(map(str, path))
 
 
 def _verilog(design: CleanDesign, name: str, initial_values: bool) -> str:
@@ -224,7 +190,7 @@ def _verilog(design: CleanDesign, name: str, initial_values: bool) -> str:
 
 def _ports(component: wiring.Component, design: CleanDesign) -> list[dict[str, object]]:
     members = {
-        _port_name(path): member for path, member, _ in component.signature.flatten(component)
+        port_name(path): member for path, member, _ in component.signature.flatten(component)
     }
     ports: list[dict[str, object]] = []
     for wire in design.ports:
