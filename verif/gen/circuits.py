@@ -2,6 +2,7 @@
 """Small circuits with all that the writer has to cope with."""
 
 from dataclasses import dataclass
+from enum import Enum as PlainEnum
 
 from amaranth.hdl import Array, Assert, Module, ResetInserter, ResetSignal, Signal
 from amaranth.lib import data, enum, memory, stream, wiring
@@ -26,6 +27,13 @@ class Word(data.Struct):
     parts: data.ArrayLayout(3, 2)
 
 
+class Corner(PlainEnum):
+    """Parameter of a kind of its own."""
+
+    LEFT = "left"
+    RIGHT = "right"
+
+
 @dataclass(frozen=True, kw_only=True)
 class GridParams:
     """Parameters of :class:`Grid`."""
@@ -34,7 +42,7 @@ class GridParams:
     depth: int = 4
     counter: bool = True
     label: str = "grid"
-    colour: Colour = Colour.RED
+    corner: Corner = Corner.LEFT
 
     def __post_init__(self) -> None:
         """Validate."""

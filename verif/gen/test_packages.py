@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import os
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -12,7 +13,7 @@ FOLDERS = ("gen", "golden", "rtl", "synth", "verif")
 
 
 def packages():
-    """Packages that the folders hold."""
+    """List the packages that the folders hold."""
     for folder in FOLDERS:
         for path in (ROOT / folder).rglob("__init__.py"):
             yield "dysharp." + ".".join(path.parent.relative_to(ROOT).parts)
@@ -33,10 +34,15 @@ def test_every_source_says_its_licence_first():
 
 @pytest.mark.regress
 def test_wheel_holds_everything_and_works_from_elsewhere(tmp_path):
-    subprocess.run(
-        [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "-w", tmp_path, ROOT],
-        check=True,
-    )
+    source = tmp_path / "source"
+    for folder in FOLDERS:
+        shutil.copytree(
+            ROOT / folder, source / folder, ignore=shutil.ignore_patterns("__pycache__")
+        )
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source)
+    pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "-w", tmp_path, source]
+    subprocess.run(pip, check=True)
     (wheel,) = tmp_path.glob("*.whl")
     unpacked = tmp_path / "unpacked"
     with zipfile.ZipFile(wheel) as archive:
@@ -47,16 +53,14 @@ def test_wheel_holds_everything_and_works_from_elsewhere(tmp_path):
                 assert (unpacked / "dysharp" / path.relative_to(ROOT)).is_file(), path
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
-    # -I would drop PYTHONPATH; the editable installation is kept out by the order of the path.
+    code = (
+        "import dysharp.rtl.flits, dysharp.gen.cli as cli; print(cli.__file__);"
+        "cli.main(['generate', '--preset', 'tiny', '--out', '.'])"
+    )
     done = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            "import dysharp.rtl.flits, dysharp.gen.cli as cli; print(cli.__file__);"
-            "cli.main(['generate', '--preset', 'tiny', '--out', '.'])",
-        ],
+        [sys.executable, "-c", code],
         cwd=elsewhere,
-        env={**os.environ, "PYTHONPATH": str(unpacked)},
+        env={**os.environ, "PYTHONPATH": str(unpacked)},  # before the editable installation
         capture_output=True,
         text=True,
         check=True,

@@ -5,7 +5,7 @@ import pytest
 from amaranth.hdl import Fragment
 from dysharp.gen import registry
 from dysharp.gen.registry import ParameterError
-from dysharp.verif.gen.circuits import Colour, Grid, GridParams
+from dysharp.verif.gen.circuits import Corner, Grid, GridParams
 
 
 def test_every_top_has_a_default_preset_and_a_line_of_text():
@@ -35,10 +35,10 @@ def test_overrides_are_parsed_by_the_type_of_the_field(grid):
         "columns": "0x3",
         "counter": "False",
         "label": "x",
-        "colour": "BLUE",
+        "corner": "RIGHT",
     }
     assert grid.params("small", overrides) == GridParams(
-        columns=3, counter=False, label="x", colour=Colour.BLUE
+        columns=3, counter=False, label="x", corner=Corner.RIGHT
     )
     assert grid.params("small") == GridParams()
     assert grid.preset_of(grid.params("small", {"depth": "8"})) is None
@@ -52,14 +52,14 @@ def test_overrides_are_parsed_by_the_type_of_the_field(grid):
             "small",
             {"colums": "3"},
             (
-                "parameter of top grid must be one of columns, depth, counter, label, colour, "
+                "parameter of top grid must be one of columns, depth, counter, label, corner, "
                 "not 'colums'"
             ),
         ),
         ("small", {"columns": "three"}, "`columns` must be an integer, not 'three'"),
         ("small", {"columns": "2.0"}, "`columns` must be an integer, not '2.0'"),
         ("small", {"counter": "yes"}, "`counter` must be true or false, not 'yes'"),
-        ("small", {"colour": "PINK"}, "`colour` must be one of RED, GREEN, BLUE, not 'PINK'"),
+        ("small", {"corner": "TOP"}, "`corner` must be one of LEFT, RIGHT, not 'TOP'"),
         ("small", {"columns": "0"}, "top grid, preset small: `columns` must be 1 or more, not 0"),
     ],
 )
