@@ -100,7 +100,7 @@ class VcBuffer(wiring.Component):
         # prepared.
         r_up = Signal(bits)
         m.d.comb += r_up.eq(r_ptr + 1)
-        fetch = Mux(self.take, r_up != w_ptr, ~caught_up)
+        fetch = ~caught_up & ~(self.take & (r_up == w_ptr))
         m.d.comb += [
             ram.r_en.eq(self.take | ~fetched),
             ram.r_addr.eq(Mux(self.take, r_up, r_ptr)),
