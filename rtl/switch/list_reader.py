@@ -30,8 +30,9 @@ class ListReader(wiring.Component):
     -------
     header : In(128)
         The flit at the head.
-    at_head, has_list, known : In(1)
-        It is a header; its opcode has a list; the ports of the packet are known already.
+    at_head, has_list, good, known : In(1)
+        It is a header; its opcode has a list; nothing else is wrong with it; the ports of the packet
+        are known already.
     allowed : In(ports)
         Ports in this port's partition.
     r_valid : In(1)
@@ -75,6 +76,7 @@ class ListReader(wiring.Component):
                 "header": In(FLIT_BITS),
                 "at_head": In(1),
                 "has_list": In(1),
+                "good": In(1),
                 "known": In(1),
                 "allowed": In(params.ports),
                 "r_valid": In(1),
@@ -142,10 +144,12 @@ class ListReader(wiring.Component):
             m.d.comb += self.status.eq(Status.BAD_TARGET)
         with m.Elif((self.ports & ~self.allowed).any()):
             m.d.comb += self.status.eq(Status.PARTITION)
-        scan = answered & at_list & ~self.known & ~short
+        unknown = at_list & self.good & ~self.known
+        # A flit that came past the RAM is not there again for a cycle; then it is asked for anew.
+        scan = answered & unknown & ~short & self.r_valid
         scan_end = scan & Mux(scanning, left == 1, 0)
         m.d.comb += [
-            self.learned.eq(answered & at_list & ~self.known & (short | scan_end)),
+            self.learned.eq((answered & unknown & short) | scan_end),
             self.ready.eq(Mux(self.known, have | answered, answered & short)),
             self.stall.eq(passing_list & ~have & ~answered),
             self.take.eq(scan),
@@ -169,6 +173,6 @@ class ListReader(wiring.Component):
                 m.d.sync += left.eq(list_flits - 1)
             with m.Elif(left != 0):
                 m.d.sync += left.eq(left - 1)
-        with m.Elif(answered & ~scan):
+        with m.Elif(answered & (self.known | short | self.passing)):
             m.d.sync += have.eq(1)
         return m

@@ -81,11 +81,11 @@ class Receiver(wiring.Component):
         left = Signal(14)  # flits of the open packet that are still to come
         is_open = Signal()
         open_vc = Signal()
-        open_response = Signal()
 
         behind = Signal(14)
         m.d.comb += behind.eq(extension_flits(header) + data_flits(header) + header.byte_enable)
-        vc = Mux(is_open, open_vc, header.vc[0])
+        # The channel follows from the opcode; whether the field agrees is for the heads to check.
+        vc = Mux(is_open, open_vc, header.opcode[2:4] == Addressing.RESPONSE)
         room = ~Mux(vc, self.full[1], self.full[0])
         take = Signal()
         m.d.comb += [
@@ -95,17 +95,16 @@ class Receiver(wiring.Component):
             self.w_flit.eq(Mux(self.fault, 0, self.flit)),
             self.w_last.eq(Mux(is_open, left == 1, behind == 0)),
         ]
-        response = Mux(is_open, open_response, header.opcode[2:4] == Addressing.RESPONSE)
         m.d.comb += [
-            self.got_request.eq(take & self.w_last & ~response),
-            self.got_response.eq(take & self.w_last & response),
+            self.got_request.eq(take & self.w_last & ~vc),
+            self.got_response.eq(take & self.w_last & vc),
         ]
         with m.If(take):
             m.d.sync += is_open.eq(~self.w_last)
             with m.If(is_open):
                 m.d.sync += left.eq(left - 1)
             with m.Else():
-                m.d.sync += [left.eq(behind), open_vc.eq(vc), open_response.eq(response)]
+                m.d.sync += [left.eq(behind), open_vc.eq(vc)]
 
         silence = Signal(range(self._timeout + 1))
         with m.If(~is_open | self.valid):

@@ -176,19 +176,20 @@ class RequestHead(wiring.Component):
                 lists.header.eq(flit),
                 lists.at_head.eq(at_head),
                 lists.has_list.eq(is_dynamic),
+                lists.good.eq(static_ok),
                 lists.known.eq(known),
                 lists.allowed.eq(self.allowed),
                 lists.r_valid.eq(self.r_valid),
                 lists.leave.eq(self.valid),
-                lists.start.eq(self.grant & is_dynamic),
+                lists.start.eq(self.grant & is_dynamic & good),
                 lists.passing.eq(held & passing),
                 self.list_next.eq(lists.list_next & ~self.to_response),
                 self.lanes.eq(lists.lanes),
                 # A refusal needs no lanes.
                 ready.eq(~is_dynamic | ~static_ok | lists.ready | (known & ~good)),
                 stall.eq(lists.stall),
-                look_take.eq(lists.take & static_ok),
-                look_restart.eq(lists.restart & static_ok),
+                look_take.eq(lists.take),
+                look_restart.eq(lists.restart),
             ]
             list_status = Signal(Status)
             with m.If(is_dynamic & ~known):
@@ -201,7 +202,7 @@ class RequestHead(wiring.Component):
                 m.d.comb += status.eq(list_status)
             with m.Elif(is_dynamic):
                 m.d.comb += status.eq(lists.status)
-            with m.If(lists.learned & static_ok):
+            with m.If(lists.learned):
                 m.d.sync += [known.eq(1), waiting.eq(lists.ports), list_status.eq(lists.status)]
         else:
             m.d.comb += [

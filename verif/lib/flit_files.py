@@ -6,9 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
-from dysharp.golden.arrays import IntArray
+from dysharp.golden.arrays import IntArray, value_of
 from dysharp.golden.flits import FlitArray, unpack_field
 from dysharp.golden.packets import Packets
+from dysharp.rtl.flits import Addressing
 
 __all__ = ["FlitLog", "read_log", "write_stimulus"]
 
@@ -69,7 +70,8 @@ def write_stimulus(
         words += inner_gaps
     if len(words) and (words.min() < 0 or words.max() > MAX_GAP):
         raise ValueError(f"`gaps` must be 0 to {MAX_GAP}")
-    channels = np.repeat(unpack_field(packets.headers, "vc") & 1, packets.sizes)
+    is_response = unpack_field(packets.headers, "opcode") >> 2 == value_of(Addressing.RESPONSE)
+    channels = np.repeat(is_response.astype(np.int64), packets.sizes)
     words |= channels << 31
     if forced:
         words |= _FORCED

@@ -81,8 +81,9 @@ class PhaseResult:
 
     def problems(self) -> list[str]:
         """All that is not as the model says, a line each."""
-        found = [] if self.end == "done" else [f"the simulation ended with {self.end}"]
-        found += self.scoreboard.mismatches([log.packets for log in self.outputs])
+        if self.end != "done":
+            return [f"the simulation ended with {self.end}"]
+        found = self.scoreboard.mismatches([log.flits for log in self.outputs])
         return found + self.scoreboard.counter_mismatches(self.registers)
 
     @property
@@ -188,7 +189,7 @@ class SwitchEnvironment:
             ports = range(params.ports)
             inputs = [read_log(where / f"in{number}_{port}.log") for port in ports]
             outputs = [read_log(where / f"out{number}_{port}.log") for port in ports]
-            whole = [log.packets for log in inputs] if seen["end"] != "cut" else phase.inputs
+            whole = [log.packets for log in inputs] if seen["end"] == "done" else phase.inputs
             results.append(
                 PhaseResult(
                     end=seen["end"],

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from dysharp.golden.flits import unpack_field
+from dysharp.golden.flits import FlitArray, unpack_field
 from dysharp.golden.packets import Packets
 from dysharp.golden.route import ports_of
 from dysharp.golden.switch import SwitchConfig, SwitchModel, SwitchResult
@@ -41,10 +41,15 @@ class Scoreboard:
         """What the model says."""
         return self._expected
 
-    def mismatches(self, outputs: Sequence[Packets]) -> list[str]:
+    def mismatches(self, outputs: Sequence[FlitArray]) -> list[str]:
         """Every difference, a line each; empty when all is right and nothing is left over."""
         found: list[str] = []
-        for port, packets in enumerate(outputs):
+        for port, flits in enumerate(outputs):
+            try:
+                packets = Packets(flits)
+            except ValueError as error:
+                found.append(f"port {port}: {error}")
+                continue
             channel = unpack_field(packets.headers, "vc")
             found += self._requests(port, packets.select(channel == _REQUEST))
             found += self._responses(port, packets.select(channel == _RESPONSE))

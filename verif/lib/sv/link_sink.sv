@@ -49,7 +49,7 @@ module link_sink #(
   // Framing, only to know the channel of every flit.
   wire [12:0] behind = 13'((flit[67:66] == 2'd2 ? (int'(flit[63:49]) + 7) / 8 : 0)
       + ((flit[67:66] == 2'd3 ? flit[65] : flit[64]) ? int'(flit[87:83]) : 0) + int'(flit[88]));
-  wire vc = open_packet ? open_vc : flit[95];
+  wire vc = open_packet ? open_vc : (flit[67:66] == 2'd3);
   wire stalled = stall[PORT] && cycle < stall_until;
   wire drain = on && !stalled;
   wire pick = held[1] > 0 && (turn || held[0] == 0);
@@ -86,7 +86,7 @@ module link_sink #(
         end else begin
           left <= behind;
           open_packet <= behind != 13'd0;
-          open_vc <= flit[95];
+          open_vc <= vc;
         end
       end
     end
