@@ -19,8 +19,6 @@ __all__ = ["CleanDesign", "MemoryUse", "ModuleUse", "PortWire", "clean"]
 _CHUNK = re.compile(r"^module \\(\S+)\n(.*?)^end\n", re.MULTILINE | re.DOTALL)
 _CELL_TYPE = re.compile(r"^  cell \\(\S+) ", re.MULTILINE)
 _ID = re.compile(r"[\\$]\S+")
-_SLICE = re.compile(r"([\\$]\S+) \[(\d+)(?::(\d+))?\]")
-_ASSIGN = re.compile(r"(assign [\\$]\S+(?: \[[\d:]+\])? )(.*)")
 _MEMID = re.compile(r'(\\MEMID ")\\(\\\S+)(")')
 _PRIORITY = re.compile(r"^(    parameter signed \\PRIORITY 32')[01]{32}$", re.MULTILINE)
 _SERIAL = re.compile(r"\$\d+(?=$|\[)")
@@ -143,7 +141,6 @@ def clean(text: str, top: str, kinds: Mapping[str, str] | None = None) -> CleanD
     kinds = kinds or {}
     names = {path: name_module(_module_name(path, top, kinds)) for path in kept}
     for module in kept.values():
-        _hoist_slices(module)
         _clock_checks(module)
     wires = {path: _wire_names(module) for path, module in kept.items()}
 
@@ -362,31 +359,6 @@ def _drop_field_names(module: _Module) -> None:
     }
     module.wires = {name: wire for name, wire in module.wires.items() if name not in fields}
     module.connections = [(left, right) for left, right in module.connections if left not in fields]
-
-
-def _hoist_slices(module: _Module) -> None:
-    """Give every part of a signal that a process reads a wire of its own.
-
-    Icarus cannot make a process sensitive to a part of a signal; it says so at every place and
-    takes the whole.
-    """
-
-    def hoist(match: re.Match[str]) -> str:
-        name, high, low = match[1], int(match[2]), int(match[3] or match[2])
-        if low == 0 and high == module.wires[name].width - 1:
-            return name
-        part = f"{name}_{high}_{low}" if high > low else f"{name}_{high}"
-        if part not in module.wires:
-            module.wires[part] = _Wire(part, high - low + 1)
-            module.connections.append((part, match[0]))
-        return part
-
-    for process in module.processes:
-        for index, line in enumerate(process):
-            if line.startswith("switch "):
-                process[index] = _SLICE.sub(hoist, line)
-            elif assign := _ASSIGN.fullmatch(line):
-                process[index] = assign[1] + _SLICE.sub(hoist, assign[2])
 
 
 def _clock_checks(module: _Module) -> None:
