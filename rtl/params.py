@@ -84,7 +84,7 @@ class SwitchParams:
         for name, longest in (
             ("ingress_depth", self.max_request_flits),
             ("request_depth", self.max_request_flits + self.queue_margin),
-            ("response_depth", self.max_response_flits + 1),
+            ("response_depth", self.max_response_flits),
         ):
             value = getattr(self, name)
             _check_int(name, value, 1, 4096)
@@ -121,9 +121,9 @@ class SwitchParams:
 
     @property
     def queue_margin(self) -> int:
-        """Slots of a pair's request queue that admission leaves free: one for a flit in flight, and
-        those that an output may step back over, a header and its list (``rtl/switch/sender.py``)."""
-        return 2 + self.max_extensions if self.dynamic else 1
+        """Slots of a pair's request queue that admission leaves free: those that an output may
+        step back over, a header and its list (``rtl/switch/sender.py``)."""
+        return 1 + self.max_extensions if self.dynamic else 0
 
     @property
     def route_units(self) -> int:

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Destinations of a packet: GPU masks, port masks, and the checks that both heads share."""
 
-from amaranth.hdl import Cat, Const, Value
+from amaranth.hdl import Cat, Const, Value, ValueLike
 from amaranth.lib import data
 
 from ..address_hash import link_of
-from ..flits import HEADER
+from ..flits import HEADER, Opcode, Vc
 from ..params import SwitchParams
 
-__all__ = ["gpu_one_hot", "ports_of", "room_for"]
+__all__ = ["gpu_one_hot", "ports_of", "refusal", "room_for"]
 
 
 def gpu_one_hot(number: Value, gpus: int) -> Value:
@@ -25,9 +25,18 @@ def ports_of(params: SwitchParams, gpus: Value, header: data.View) -> Value:
     return Cat(gpus[port // links] & (link == port % links) for port in range(params.ports))
 
 
-def room_for(used: Value, flits: Value, depth: int, margin: int) -> Value:
-    """Whether a packet of `flits` flits fits into a pair queue, `margin` slots left free.
-
-    `margin` covers the flit that may be under way to the queue and not be counted yet.
-    """
+def room_for(used: Value, flits: ValueLike, depth: int, margin: int) -> Value:
+    """Whether a packet of `flits` flits fits into a pair queue, `margin` slots left free."""
     return used + flits <= Const(depth - margin)
+
+
+def refusal(header: data.View, status) -> data.View:
+    """Header of the answer to a refused request: the request's own, turned into an answer."""
+    answer = {name: header[name] for name in HEADER.members} | {
+        "opcode": Const(Opcode.RSP_ACK.value, 4),
+        "aux": status,
+        "length": Const(0, 5),
+        "byte_enable": Const(0, 1),
+        "vc": Const(Vc.RESPONSE.value, 2),
+    }
+    return data.View(HEADER, Cat(answer.values()))

@@ -7,6 +7,7 @@ from amaranth.lib.wiring import In, Out
 
 from ..flits import LANES
 from ..params import SwitchParams
+from .copy_writer import CopyWriter
 from .link import LinkSignature
 from .pair_queue import entry_layout
 from .receiver import Receiver
@@ -53,7 +54,7 @@ class Ingress(wiring.Component):
     Timing
     ------
     A header on an idle port's link in cycle *t* is on the row in *t* + 2, with a list of up to 8
-    targets in *t* + 3. One flit per cycle; the row is registered.
+    targets in *t* + 3. One flit per cycle. The row is not registered; the pairs' RAMs are.
     """
 
     def __init__(self, params: SwitchParams, port: int) -> None:
@@ -97,6 +98,7 @@ class Ingress(wiring.Component):
         m.submodules.request_buffer = request_buffer = VcBuffer(params.ingress_depth)
         m.submodules.response_buffer = response_buffer = VcBuffer(params.ingress_depth)
         m.submodules.requests = requests = RequestHead(params, self._port)
+        m.submodules.writer = writer = CopyWriter(params, self._port)
         m.submodules.responses = responses = ResponseHead(params)
 
         m.d.comb += [
@@ -106,7 +108,7 @@ class Ingress(wiring.Component):
             self.got_flit.eq(receiver.w_en.any()),
             self.got_request.eq(receiver.got_request),
             self.got_response.eq(receiver.got_response),
-            self.refused.eq(requests.refused),
+            self.refused.eq(writer.refused),
             self.dropped.eq(responses.dropped),
         ]
         for vc, (buffer, head) in enumerate(
@@ -126,15 +128,30 @@ class Ingress(wiring.Component):
             ]
         m.d.comb += [
             request_buffer.restart.eq(requests.restart),
-            request_buffer.commit.eq(requests.commit),
+            request_buffer.mark.eq(requests.mark),
+            request_buffer.commit.eq(writer.done),
+            response_buffer.mark.eq(1),
             response_buffer.commit.eq(1),
-            requests.own_response_used.eq(self.used_response[self._port]),
             self.group.eq(requests.group),
             requests.group_gpus.eq(self.group_gpus),
+            requests.again.eq(writer.again),
+            requests.waiting.eq(writer.waiting),
+            requests.waits.eq(writer.waits),
+            requests.o_take.eq(writer.i_take),
+            writer.i_valid.eq(requests.o_valid),
+            writer.i_flit.eq(requests.o_flit),
+            writer.i_last.eq(requests.o_last),
+            writer.i_first.eq(requests.o_first),
+            writer.i_ports.eq(requests.o_ports),
+            writer.i_status.eq(requests.o_status),
+            writer.i_good.eq(requests.o_good),
+            writer.i_flits.eq(requests.o_flits),
+            writer.i_list_next.eq(requests.o_list_next),
+            writer.own_response_used.eq(self.used_response[self._port]),
         ]
         for port in range(params.ports):
             m.d.comb += [
-                requests.used[port].eq(self.used_request[port]),
+                writer.used[port].eq(self.used_request[port]),
                 responses.used[port].eq(self.used_response[port]),
             ]
 
@@ -142,36 +159,30 @@ class Ingress(wiring.Component):
         busy = Signal()  # a packet is under way, behind its header
         last_vc = Signal()
         m.d.comb += [
-            requests.grant.eq(~busy & requests.request & (last_vc | ~responses.request)),
-            responses.grant.eq(~busy & responses.request & (~last_vc | ~requests.request)),
+            writer.grant.eq(~busy & writer.request & (last_vc | ~responses.request)),
+            responses.grant.eq(~busy & responses.request & (~last_vc | ~writer.request)),
         ]
-        row_valid = requests.valid | responses.valid
-        row_last = Mux(responses.valid, responses.last, requests.last)
+        row_valid = writer.valid | responses.valid
+        row_last = Mux(responses.valid, responses.last, writer.last)
         with m.If(row_valid):
             m.d.sync += [busy.eq(~row_last), last_vc.eq(responses.valid)]
 
-        w_valid = Signal()
-        select = Signal(params.ports)
-        flit = Signal.like(responses.flit)
-        last = Signal()
-        m.d.sync += [
-            w_valid.eq(row_valid),
-            select.eq(Mux(responses.valid, responses.select, requests.select)),
-            flit.eq(Mux(responses.valid, responses.flit, requests.flit)),
-            last.eq(row_last),
-            self.w_vc.eq(responses.valid | requests.to_response),
+        select = Mux(responses.valid, responses.select, writer.select)
+        m.d.comb += [
+            self.w_en.eq(select & row_valid.replicate(params.ports)),
+            self.w_vc.eq(responses.valid | writer.to_response),
         ]
-        m.d.comb += self.w_en.eq(select & w_valid.replicate(params.ports))
-        list_next = Signal()
-        if params.dynamic:
-            m.d.sync += list_next.eq(requests.list_next & ~responses.valid)
+        flit = Mux(responses.valid, responses.flit, writer.flit)
         for port in range(params.ports):
             entry = self.w_entry[port]
-            m.d.comb += [entry.flit.eq(flit), entry.last.eq(last)]
+            m.d.comb += [entry.flit.eq(flit), entry.last.eq(row_last)]
             if params.dynamic:
                 gpu = port // params.links_per_gpu
                 lanes = Cat(lane.valid & (lane.gpu == gpu) for lane in requests.lanes)
-                m.d.comb += [entry.lanes.eq(lanes), entry.list_next.eq(list_next)]
+                m.d.comb += [
+                    entry.lanes.eq(lanes),
+                    entry.list_next.eq(writer.list_next & ~responses.valid),
+                ]
         if params.dynamic:
             m.d.comb += self.offered_flit.eq(request_buffer.r_flit)
             for name in ("request", "count", "grant", "done", "gpus", "bad", "lanes"):

@@ -38,16 +38,19 @@ class ListReader(wiring.Component):
     r_valid : In(1)
         The flit behind the head is there. It is the one that is offered to the unit.
     take, restart : Out(1)
-        Take that flit without bringing it to the head; start the packet again.
+        Take that flit without bringing it to the head; start the packet again, ``ports`` and
+        ``status`` tell about the whole list.
     ready : Out(1)
         The header may leave: its destinations are in ``ports`` or known, and the lanes of its first
         list flit are there.
-    learned : Out(1)
-        ``ports`` and ``status`` tell about the whole list.
     ports, status : Out
         Where the targets live, and OK, BAD_TARGET or PARTITION.
     leave : In(1)
         The flit at the head leaves.
+    waits : In(1)
+        A header that left the head still needs ``lanes``, and its packet may be started again.
+    flush : In(1)
+        The packet before is started again: what is known here is about nothing.
     start : In(1)
         It is a header, and its pass begins.
     passing : In(1)
@@ -83,10 +86,11 @@ class ListReader(wiring.Component):
                 "take": Out(1),
                 "restart": Out(1),
                 "ready": Out(1),
-                "learned": Out(1),
                 "ports": Out(params.ports),
                 "status": Out(Status),
                 "leave": In(1),
+                "waits": In(1),
+                "flush": In(1),
                 "start": In(1),
                 "passing": In(1),
                 "stall": Out(1),
@@ -125,7 +129,7 @@ class ListReader(wiring.Component):
         passing_list = self.passing & (left != 0)
         targets_now = Mux(self.at_head & ~scanning, header.count[: len(targets)], targets)
         m.d.comb += [
-            self.route_request.eq((at_list | passing_list) & ~asked & ~have),
+            self.route_request.eq((at_list | passing_list) & ~self.waits & ~asked & ~have),
             self.route_count.eq(Mux(targets_now >= LANES, LANES, targets_now[:4])),
             self.list_next.eq(Mux(self.at_head, self.has_list, left != 0)),
         ]
@@ -149,7 +153,6 @@ class ListReader(wiring.Component):
         scan = answered & unknown & ~short & self.r_valid
         scan_end = scan & Mux(scanning, left == 1, 0)
         m.d.comb += [
-            self.learned.eq((answered & unknown & short) | scan_end),
             self.ready.eq(Mux(self.known, have | answered, answered & short)),
             self.stall.eq(passing_list & ~have & ~answered),
             self.take.eq(scan),
@@ -175,4 +178,7 @@ class ListReader(wiring.Component):
                 m.d.sync += left.eq(left - 1)
         with m.Elif(answered & (self.known | short | self.passing)):
             m.d.sync += have.eq(1)
+        with m.If(self.flush):
+            m.d.sync += [have.eq(0), asked_well.eq(0), left.eq(0)]
+            m.d.sync += [scanning.eq(0), found.eq(0), bad.eq(0)]
         return m

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Head of an input's request channel: checks a request, finds its outputs, and offers its copies."""
+"""Head of an input's request channel: checks requests and finds their outputs."""
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal
+from amaranth.hdl import Const, Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -20,35 +20,19 @@ from ..flits import (
     Vc,
 )
 from ..params import SwitchParams
-from .destination import gpu_one_hot, ports_of, room_for
-from .receiver import data_flits, extension_flits
+from .destination import gpu_one_hot, ports_of
 from .list_reader import ListReader
+from .receiver import data_flits, extension_flits
 from .route_unit import lane_layout
 
-__all__ = ["RequestHead", "refusal"]
+__all__ = ["RequestHead"]
 
 _KNOWN = (Opcode.WRITE, Opcode.READ, Opcode.MM_ST, Opcode.MM_LD_REDUCE, Opcode.MM_RED)
 _KNOWN_DYNAMIC = (Opcode.DY_ST, Opcode.DY_LD_REDUCE)
 
 
-def refusal(header: data.View, status) -> data.View:
-    """Header of the answer to a refused request: the request's own, turned into an answer."""
-    answer = {name: header[name] for name in HEADER.members} | {
-        "opcode": Const(Opcode.RSP_ACK.value, 4),
-        "aux": status,
-        "length": Const(0, 5),
-        "byte_enable": Const(0, 1),
-        "vc": Const(Vc.RESPONSE.value, 2),
-    }
-    return data.View(HEADER, Cat(answer.values()))
-
-
 class RequestHead(wiring.Component):
-    """Takes requests from their buffer, one at a time, and writes their copies to the row.
-
-    A request goes to the row as soon as one of its outputs has room for all of it. The copies for
-    outputs that have no room yet are written in further passes over the same packet, so that no copy
-    waits for another one's output. A request that breaks a rule is answered and consumed.
+    """Takes requests from their buffer and passes them on with their output ports or a status.
 
     Parameters
     ----------
@@ -59,12 +43,8 @@ class RequestHead(wiring.Component):
 
     Members
     -------
-    r_valid, r_flit, r_last, take, restart, commit
+    r_valid, r_flit, r_last, take, mark, restart
         The reader's side of a :class:`VcBuffer`.
-    used : In, one per port
-        Entries of each pair's request queue.
-    own_response_used : In
-        Entries of the response queue from this port to itself, where refusals go.
     allowed : In(ports)
         Ports in this port's partition.
     group_gpus : In(gpus)
@@ -74,25 +54,21 @@ class RequestHead(wiring.Component):
     route_request, route_count, route_grant, route_done, route_gpus, route_bad, route_lanes
         This port's side of a :class:`RouteUnit`; the flit offered is ``r_flit``. Only with
         dynamic support.
-    request : Out(1)
-        A packet, or a refusal, waits and there is room for it.
-    grant : In(1)
-        The row takes it, from this cycle on.
-    valid, flit, last, select, to_response : Out
-        The flits for the row, the pairs to write, and whether to their response queues.
-    list_next : Out(1)
-        A list flit follows the flit.
+    again, waiting : In
+        From the :class:`CopyWriter`: start the packet again, for these ports.
+    waits : In(1)
+        From the :class:`CopyWriter`: a header is held there.
+    o_valid, o_flit, o_last, o_first, o_ports, o_status, o_good, o_flits, o_list_next : Out
+        The next flit, for the :class:`CopyWriter`.
+    o_take : In(1)
+        The flit is taken.
     lanes : Out
-        Registered, so one cycle behind ``valid``: the GPU of every lane of that list flit.
-    refused : Out(1)
-        A request was refused.
+        The lanes of the list flit behind the flit that left last. Only with dynamic support.
 
     Timing
     ------
-    A header that appears at ``r_flit`` in cycle *t* is granted in *t* + 1 at the earliest, in
-    *t* + 2 with a list of up to 8 targets and an idle route unit. A longer list is read through
-    once before (one cycle an extension flit and two for going back). A further pass starts
-    three cycles after the pass before.
+    A header that appears at ``r_flit`` in cycle *t* is passed on in *t* + 1, or, with a list of up to
+    8 targets and an idle route unit, in *t* + 2. A longer list is read through once before.
 
     Ordering
     --------
@@ -107,21 +83,24 @@ class RequestHead(wiring.Component):
             "r_flit": In(FLIT_BITS),
             "r_last": In(1),
             "take": Out(1),
+            "mark": Out(1),
             "restart": Out(1),
-            "commit": Out(1),
-            "used": In(range(params.request_depth + 1)).array(params.ports),
-            "own_response_used": In(range(params.response_depth + 1)),
             "allowed": In(params.ports),
             "group_gpus": In(params.gpus),
             "group": Out(15),
-            "request": Out(1),
-            "grant": In(1),
-            "valid": Out(1),
-            "flit": Out(FLIT_BITS),
-            "last": Out(1),
-            "select": Out(params.ports),
-            "to_response": Out(1),
-            "refused": Out(1),
+            "again": In(1),
+            "waiting": In(params.ports),
+            "waits": In(1),
+            "o_valid": Out(1),
+            "o_flit": Out(FLIT_BITS),
+            "o_last": Out(1),
+            "o_first": Out(1),
+            "o_ports": Out(params.ports),
+            "o_status": Out(Status),
+            "o_good": Out(1),
+            "o_flits": Out(range(params.max_request_flits + 1)),
+            "o_list_next": Out(1),
+            "o_take": In(1),
         }
         if params.dynamic:
             lanes = data.ArrayLayout(lane_layout(params), LANES)
@@ -133,7 +112,6 @@ class RequestHead(wiring.Component):
                 "route_gpus": In(params.gpus),
                 "route_bad": In(1),
                 "route_lanes": In(lanes),
-                "list_next": Out(1),
                 "lanes": Out(lanes),
             }
         super().__init__(members)
@@ -142,135 +120,112 @@ class RequestHead(wiring.Component):
         """Build the hardware."""
         m = Module()
         params = self._params
-
-        # The flit at the head. A header stays until its first pass starts.
         held = Signal()
-        flit = Signal(FLIT_BITS)
-        last = Signal()
-        first = Signal(init=1)  # the flit at the head is a header
-        header = data.View(HEADER, flit)
-        passing = Signal()  # behind the header of a pass
-        dropping = Signal()  # behind the header of a refused request
-        # What is known of the packet at the head from a pass, or a look at its list, before.
-        known = Signal()
-        waiting = Signal(params.ports)  # ports whose copies are still to be written
-        selected = Signal(params.ports)  # ports of the pass under way
-        at_head = held & first
-        static_ports, static_status, static_ok = self._static_destination(m, header)
-        ports = Signal(params.ports)
-        status = Signal(Status)
-        good = Signal()  # `status` is OK
-        ready = Signal()  # `ports` and `status` hold
-        stall = Signal()  # the flit at the head must not leave
-        look_take = Signal()  # the flit behind the head is taken without coming to the head
-        look_restart = Signal()
-        m.d.comb += ports.eq(Mux(known, waiting, static_ports))
+        first = Signal(init=1)
+        header = data.View(HEADER, self.o_flit)
+        # The packet is started again, for the ports that the writer names.
+        repeated = Signal()
+        static_ports, static_status, static_good = self._static_destination(m, header)
+
+        m.d.comb += [
+            self.o_first.eq(first),
+            self.o_flits.eq(
+                extension_flits(header)[: max(1, params.max_extensions.bit_length())]
+                + data_flits(header)
+                + header.byte_enable
+                + 1
+            ),
+        ]
+        look_take, look_restart = Signal(), Signal()
         if params.dynamic:
-            is_dynamic = header.opcode[2:4] == Addressing.DYNAMIC
             m.submodules.lists = lists = ListReader(params)
             for name in ("request", "count", "grant", "done", "gpus", "bad", "lanes"):
                 inner, outer = getattr(lists, f"route_{name}"), getattr(self, f"route_{name}")
                 is_output = name in ("request", "count")
                 m.d.comb += outer.eq(inner) if is_output else inner.eq(outer)
+            is_dynamic = header.opcode[2:4] == Addressing.DYNAMIC
+            # What a look at a long list told; the packet was started again since.
+            looked = Signal()
+            looked_ports = Signal(params.ports)
+            looked_status = Signal(Status)
+            known = repeated | looked
+            at_head = held & first
             m.d.comb += [
-                lists.header.eq(flit),
+                lists.header.eq(self.o_flit),
                 lists.at_head.eq(at_head),
                 lists.has_list.eq(is_dynamic),
-                lists.good.eq(static_ok),
+                lists.good.eq(static_good),
                 lists.known.eq(known),
                 lists.allowed.eq(self.allowed),
                 lists.r_valid.eq(self.r_valid),
-                lists.leave.eq(self.valid),
-                lists.start.eq(self.grant & is_dynamic & good),
-                lists.passing.eq(held & passing),
-                self.list_next.eq(lists.list_next & ~self.to_response),
-                self.lanes.eq(lists.lanes),
-                # A refusal needs no lanes.
-                ready.eq(~is_dynamic | ~static_ok | lists.ready | (known & ~good)),
-                stall.eq(lists.stall),
+                lists.leave.eq(self.o_take),
+                lists.start.eq(self.o_take & first & is_dynamic & self.o_good),
+                lists.passing.eq(held & ~first),
+                lists.waits.eq(self.waits),
+                lists.flush.eq(self.again),
                 look_take.eq(lists.take),
                 look_restart.eq(lists.restart),
+                self.o_list_next.eq(lists.list_next),
+                self.lanes.eq(lists.lanes),
             ]
-            list_status = Signal(Status)
-            with m.If(is_dynamic & ~known):
-                m.d.comb += ports.eq(lists.ports)
-            list_good = Mux(known, list_status == Status.OK, lists.status == Status.OK)
-            m.d.comb += good.eq(static_ok & (~is_dynamic | list_good))
-            with m.If(~static_ok):
-                m.d.comb += status.eq(static_status)
-            with m.Elif(known):
-                m.d.comb += status.eq(list_status)
-            with m.Elif(is_dynamic):
-                m.d.comb += status.eq(lists.status)
-            with m.If(lists.learned):
-                m.d.sync += [known.eq(1), waiting.eq(lists.ports), list_status.eq(lists.status)]
+            with m.If(look_restart):
+                m.d.sync += [
+                    looked.eq(1),
+                    looked_ports.eq(lists.ports),
+                    looked_status.eq(lists.status),
+                ]
+            with m.If((self.o_take & first) | self.again):
+                m.d.sync += looked.eq(0)
+            ready = Mux(first, ~is_dynamic | ~static_good | lists.ready, ~lists.stall)
+            m.d.comb += self.o_valid.eq(held & ready)
+            with m.If(repeated):
+                m.d.comb += [self.o_ports.eq(self.waiting), self.o_good.eq(1)]
+            with m.Elif(looked):
+                m.d.comb += [
+                    self.o_ports.eq(looked_ports),
+                    self.o_status.eq(looked_status),
+                    self.o_good.eq(looked_status == Status.OK),
+                ]
+            with m.Elif(is_dynamic & static_good):
+                m.d.comb += [
+                    self.o_ports.eq(lists.ports),
+                    self.o_status.eq(lists.status),
+                    self.o_good.eq(lists.status == Status.OK),
+                ]
+            with m.Else():
+                m.d.comb += [
+                    self.o_ports.eq(static_ports),
+                    self.o_status.eq(static_status),
+                    self.o_good.eq(static_good),
+                ]
         else:
             m.d.comb += [
-                status.eq(static_status),
-                good.eq(static_ok),
-                ready.eq(1),
+                self.o_valid.eq(held),
+                self.o_ports.eq(Mux(repeated, self.waiting, static_ports)),
+                self.o_status.eq(static_status),
+                self.o_good.eq(static_good),
             ]
 
-        # Who has room: a pass writes all copies that have, a refusal needs one slot.
-        flits = Signal(range(params.max_request_flits + 1))
-        m.d.comb += flits.eq(
-            extension_flits(header)[: max(1, params.max_extensions.bit_length())]
-            + data_flits(header)
-            + header.byte_enable
-            + 1
-        )
-        room = Cat(
-            room_for(used, flits, params.request_depth, params.queue_margin) for used in self.used
-        )
-        fitting = Signal(params.ports)
-        m.d.comb += fitting.eq(ports & room)
-        answer_room = room_for(self.own_response_used, Const(1), params.response_depth, 1)
+        load = ~held | self.o_take
         m.d.comb += [
-            self.request.eq(at_head & ready & Mux(good, any_of(fitting), answer_room)),
-            self.to_response.eq(first & ~good),
-            self.refused.eq(self.grant & ~good),
-            self.valid.eq(self.grant | (held & passing & ~stall)),
-            self.flit.eq(Mux(self.to_response, refusal(header, status).as_value(), flit)),
-            self.last.eq(last | self.to_response),
-            self.select.eq(
-                Mux(first, Mux(good, fitting, 1 << self._port), selected),
-            ),
+            self.take.eq(self.r_valid & (load | look_take)),
+            self.restart.eq(self.again | look_restart),
+            self.mark.eq(self.o_take),
         ]
-        with m.If(self.grant):
-            m.d.sync += [
-                selected.eq(fitting),
-                waiting.eq(ports & ~fitting),
-                known.eq(1),
-                passing.eq(good & ~last),
-                dropping.eq(~good & ~last),
-            ]
-
-        # The end of a pass: next packet, or the same one again for the copies that are left.
-        left = Mux(first, ports & ~fitting, waiting)
-        ends = self.valid & self.last
-        again = ends & ~self.to_response & left.any()
-        drops = held & dropping
-        leaves = self.valid | drops
-        done = leaves & last & ~again
-        with m.If(ends):
-            m.d.sync += passing.eq(0)
-        with m.If(done):
-            m.d.sync += [dropping.eq(0), known.eq(0)]
-        m.d.comb += [
-            self.restart.eq(again | look_restart),
-            # Flits of a refused request are given back one by one: it may be longer than the buffer.
-            self.commit.eq(done | drops),
-        ]
-
-        # Bring flits to the head.
-        load = ~held | leaves
-        m.d.comb += self.take.eq(self.r_valid & (load | look_take))
+        with m.If(self.again):
+            m.d.sync += repeated.eq(1)
+        with m.Elif(self.o_take & first):
+            m.d.sync += repeated.eq(0)
         with m.If(self.restart):
             m.d.sync += [held.eq(0), first.eq(1)]
         with m.Elif(load):
-            m.d.sync += [held.eq(self.r_valid), flit.eq(self.r_flit), last.eq(self.r_last)]
-            with m.If(leaves):
-                m.d.sync += first.eq(last)
+            m.d.sync += [
+                held.eq(self.r_valid),
+                self.o_flit.eq(self.r_flit),
+                self.o_last.eq(self.r_last),
+            ]
+            with m.If(self.o_take):
+                m.d.sync += first.eq(self.o_last)
         return m
 
     def _static_destination(self, m: Module, header: data.View):

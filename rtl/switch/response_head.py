@@ -25,8 +25,8 @@ class ResponseHead(wiring.Component):
     Members
     -------
     r_valid, r_flit, r_last, take
-        The reader's side of a :class:`VcBuffer`, whose ``commit`` is held: every flit is given back
-        as it is taken.
+        The reader's side of a :class:`VcBuffer`, whose ``mark`` and ``commit`` are held: every flit is
+        given back when it was taken.
     used : In, one per port
         Entries of each pair's response queue.
     allowed : In(ports)
@@ -91,7 +91,7 @@ class ResponseHead(wiring.Component):
             & (ports & self.allowed).any()
         )
         flits = data_flits(header) + 1
-        room = Cat(room_for(used, flits, params.response_depth, 1) for used in self.used)
+        room = Cat(room_for(used, flits, params.response_depth, 0) for used in self.used)
 
         at_head = held & first
         m.d.comb += [

@@ -35,8 +35,10 @@ class VcBuffer(wiring.Component):
         Take it. Only with ``r_valid``.
     restart : In(1)
         Go back to the first flit that is not committed. A ``take`` in the same cycle has no effect.
+    mark : In(1)
+        Remember the flit at ``r_flit``.
     commit : In(1)
-        All flits before the one at ``r_flit`` are done; their room is given back.
+        All flits before the one that was remembered last are done; their room is given back.
     credit : Out(1)
         Hand out one credit. The whole buffer is handed out after reset.
 
@@ -67,6 +69,7 @@ class VcBuffer(wiring.Component):
                 "r_last": Out(1),
                 "take": In(1),
                 "restart": In(1),
+                "mark": In(1),
                 "commit": In(1),
                 "credit": Out(1),
             }
@@ -79,6 +82,7 @@ class VcBuffer(wiring.Component):
         bits = self._depth.bit_length()
         w_ptr = Signal(bits)
         r_ptr = Signal(bits)  # the flit at `r_flit`
+        marked = Signal(bits)
         start = Signal(bits)  # the first flit that is not committed
         given = Signal(bits)  # credits handed out
         fetched = Signal()  # the RAM's output holds the flit at `r_ptr`
@@ -110,8 +114,10 @@ class VcBuffer(wiring.Component):
             m.d.sync += [r_ptr.eq(start), fetched.eq(0)]
         with m.Elif(self.take):
             m.d.sync += r_ptr.eq(r_up)
+        with m.If(self.mark):
+            m.d.sync += marked.eq(r_ptr)
         with m.If(self.commit):
-            m.d.sync += start.eq(r_ptr)
+            m.d.sync += start.eq(marked)
         # `start + depth` is `start` with its top bit turned.
         m.d.comb += self.credit.eq((given ^ start) != self._depth)
         m.d.sync += given.eq(given + self.credit)
