@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+import random
+from collections import deque
+
+import pytest
+from dysharp.rtl.params import SwitchParams
+from dysharp.rtl.switch.pair_queue import PairQueue, entry_layout
+from dysharp.verif.common.sim import simulate
+from dysharp.verif.switch.units import Entry
+
+TINY = {"ports": 4, "max_targets": 16, "groups": 4, "ingress_depth": 32}
+SHAPES = {
+    "equal": SwitchParams(**TINY, request_depth=32, response_depth=32),
+    "wide-request": SwitchParams(**TINY, request_depth=64, response_depth=32),
+    "wide-response": SwitchParams(**TINY, request_depth=32, response_depth=64),
+    "no-lists": SwitchParams(**TINY, request_depth=32, response_depth=32, dynamic=False),
+}
+
+
+def random_entry(rng: random.Random) -> Entry:
+    return Entry(rng.getrandbits(128), rng.random() < 0.3, rng.getrandbits(8), rng.random() < 0.5)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("params", SHAPES.values(), ids=SHAPES)
+def test_pair_queue_against_a_model(params: SwitchParams, seed: int) -> None:
+    rng = random.Random(seed)
+    dut = PairQueue(params)
+    depths = (params.request_depth, params.response_depth)
+    queues: tuple[deque[Entry], deque[Entry]] = (deque(), deque())
+    # Requests popped before whose place was not written again: the pair can step back over them.
+    behind: deque[Entry] = deque()
+    seen = {"full0": 0, "full1": 0, "empty0": 0, "empty1": 0, "back": 0, "pop": 0}
+
+    async def testbench(ctx):
+        popped = None
+        eager = (0.5, 0.5)
+        for cycle in range(3000):
+            if cycle % 150 == 0:
+                eager = rng.choice([(0.9, 0.2), (0.2, 0.9), (0.6, 0.6), (1.0, 1.0)])
+            used = (ctx.get(dut.used_request), ctx.get(dut.used_response))
+            assert used == (len(queues[0]), len(queues[1]))
+            assert ctx.get(dut.nonempty) == (len(queues[0]) > 0) | (len(queues[1]) > 0) << 1
+            if popped is not None:
+                assert ctx.get(dut.r_entry) == entry_layout(params.dynamic).const(
+                    popped.fields(params)
+                )
+            for vc in range(2):
+                seen[f"full{vc}"] += used[vc] == depths[vc]
+                seen[f"empty{vc}"] += used[vc] == 0
+
+            w_vc, r_vc = rng.getrandbits(1), rng.getrandbits(1)
+            write = rng.random() < eager[0] and used[w_vc] < depths[w_vc]
+            pop = rng.random() < eager[1] and used[r_vc] > 0
+            # Stepping back takes room, so a request may not be written then to a full queue.
+            back = params.dynamic and not pop and bool(behind) and rng.random() < 0.3
+            back = back and used[0] + (write and w_vc == 0) < depths[0]
+            entry = random_entry(rng)
+            ctx.set(dut.w_en, write)
+            ctx.set(dut.w_vc, w_vc)
+            ctx.set(dut.w_entry, entry.fields(params))
+            ctx.set(dut.pop, pop)
+            ctx.set(dut.pop_vc, r_vc)
+            ctx.set(dut.back, back)
+            await ctx.tick()
+            if pop:
+                popped = queues[r_vc].popleft()
+                if r_vc == 0:
+                    behind.append(popped)
+                seen["pop"] += 1
+            if back:
+                queues[0].appendleft(behind.pop())
+                seen["back"] += 1
+            if write:
+                queues[w_vc].append(entry)
+            while len(behind) + len(queues[0]) > depths[0]:
+                behind.popleft()
+
+    simulate(dut, testbench, cycles=3001)
+    assert seen["back"] > 20 or not params.dynamic
+    assert min(n for name, n in seen.items() if name != "back") > 0, seen
+
+
+def test_pair_queue_streams_one_entry_per_cycle() -> None:
+    params = SHAPES["equal"]
+    dut = PairQueue(params)
+
+    async def testbench(ctx):
+        for n in range(100):
+            ctx.set(dut.w_en, 1)
+            ctx.set(dut.w_entry, Entry(n, False).fields(params))
+            ctx.set(dut.pop, n > 0)  # what was written in the cycle before
+            assert ctx.get(dut.nonempty) == (n > 0)
+            if n > 1:
+                assert ctx.get(dut.r_entry).flit == n - 2
+            await ctx.tick()
+
+    simulate(dut, testbench, cycles=101)
+
+
+def test_pair_queue_steps_back_over_a_header_and_its_list() -> None:
+    params = SHAPES["equal"]
+    dut = PairQueue(params)
+    steps = 1 + params.max_extensions
+
+    async def testbench(ctx):
+        ctx.set(dut.w_en, 1)
+        for n in range(params.request_depth):
+            ctx.set(dut.w_entry, Entry(n, False).fields(params))
+            await ctx.tick()
+        ctx.set(dut.w_en, 0)
+        for _ in range(3):
+            ctx.set(dut.pop, 1)
+            for n in range(steps):
+                await ctx.tick()
+                assert ctx.get(dut.r_entry).flit == n
+            ctx.set(dut.pop, 0)
+            ctx.set(dut.back, 1)
+            for n in range(steps):
+                assert ctx.get(dut.used_request) == params.request_depth - steps + n
+                await ctx.tick()
+            ctx.set(dut.back, 0)
+            assert ctx.get(dut.used_request) == params.request_depth
+
+    simulate(dut, testbench, cycles=params.request_depth + 6 * steps + 1)
