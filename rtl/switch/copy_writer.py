@@ -8,7 +8,7 @@ from amaranth.lib.wiring import In, Out
 from ..common.bits import any_of
 from ..flits import FLIT_BITS, HEADER, Status
 from ..params import SwitchParams
-from .destination import refusal, room_for
+from .destination import refusal
 
 __all__ = ["CopyWriter"]
 
@@ -31,8 +31,9 @@ class CopyWriter(wiring.Component):
     -------
     i_valid, i_flit, i_last, i_first : In
         The next flit, whether it is the last or the first of its packet.
-    i_ports, i_status, i_good, i_flits : In
-        With a header: output ports, status, whether that is OK, and flits of the packet.
+    i_ports, i_status, i_good, i_limit : In
+        With a header: output ports, status, whether that is OK, and how many entries a pair may hold
+        for the packet to fit.
     i_list_next : In(1)
         A list flit follows the flit.
     i_take : Out(1)
@@ -75,7 +76,7 @@ class CopyWriter(wiring.Component):
                 "i_ports": In(params.ports),
                 "i_status": In(Status),
                 "i_good": In(1),
-                "i_flits": In(range(params.max_request_flits + 1)),
+                "i_limit": In(range(params.request_depth)),
                 "i_list_next": In(1),
                 "i_take": Out(1),
                 "used": In(range(params.request_depth + 1)).array(params.ports),
@@ -104,14 +105,12 @@ class CopyWriter(wiring.Component):
         flit = Signal(FLIT_BITS)
         ports = Signal(params.ports)  # with a header: its outputs; behind it: those of the pass
         status = Signal(Status)
-        flits = Signal.like(self.i_flits)
+        limit = Signal.like(self.i_limit)
         list_next = Signal()
 
-        room = Cat(
-            room_for(used, flits, params.request_depth, params.queue_margin) for used in self.used
-        )
+        room = Cat(used <= limit for used in self.used)
         fitting = Signal(params.ports)
-        answer_room = room_for(self.own_response_used, 1, params.response_depth, 0)
+        answer_room = self.own_response_used < params.response_depth
         left = ports & ~fitting
         m.d.comb += [
             fitting.eq(ports & room),
@@ -150,7 +149,7 @@ class CopyWriter(wiring.Component):
                     ports.eq(self.i_ports),
                     status.eq(self.i_status),
                     good.eq(self.i_good),
-                    flits.eq(self.i_flits),
+                    limit.eq(self.i_limit),
                 ]
         with m.If(self.again):
             m.d.sync += held.eq(0)

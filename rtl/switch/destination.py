@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Destinations of a packet: GPU masks, port masks, and the checks that both heads share."""
 
-from amaranth.hdl import Cat, Const, Value, ValueLike
+from amaranth.hdl import Cat, Const, Value
 from amaranth.lib import data
 
 from ..address_hash import link_of
 from ..flits import HEADER, Opcode, Vc
 from ..params import SwitchParams
 
-__all__ = ["gpu_one_hot", "ports_of", "refusal", "room_for"]
+__all__ = ["gpu_one_hot", "ports_of", "refusal"]
 
 
 def gpu_one_hot(number: Value, gpus: int) -> Value:
@@ -23,11 +23,6 @@ def ports_of(params: SwitchParams, gpus: Value, header: data.View) -> Value:
         return gpus
     link = link_of(data.View(HEADER, header).address, links)
     return Cat(gpus[port // links] & (link == port % links) for port in range(params.ports))
-
-
-def room_for(used: Value, flits: ValueLike, depth: int, margin: int) -> Value:
-    """Whether a packet of `flits` flits fits into a pair queue, `margin` slots left free."""
-    return used + flits <= Const(depth - margin)
 
 
 def refusal(header: data.View, status) -> data.View:

@@ -145,7 +145,7 @@ class Ingress(wiring.Component):
             writer.i_ports.eq(requests.o_ports),
             writer.i_status.eq(requests.o_status),
             writer.i_good.eq(requests.o_good),
-            writer.i_flits.eq(requests.o_flits),
+            writer.i_limit.eq(requests.o_limit),
             writer.i_list_next.eq(requests.o_list_next),
             writer.own_response_used.eq(self.used_response[self._port]),
         ]

@@ -90,13 +90,14 @@ class PairQueue(wiring.Component):
             bits = depth.bit_length()  # one more than an address: full and empty differ
             w_ptr = Signal(bits, name=f"w_ptr{vc}")
             r_ptr = Signal(bits, name=f"r_ptr{vc}")
-            m.d.sync += w_ptr.eq(w_ptr + (self.w_en & (self.w_vc == vc)))
-            popped = self.pop & (self.pop_vc == vc)
-            step = popped
+            # Not `ptr + enable`: the enables come late, the incremented pointers need not.
+            with m.If(self.w_en & (self.w_vc == vc)):
+                m.d.sync += w_ptr.eq(w_ptr + 1)
+            with m.If(self.pop & (self.pop_vc == vc)):
+                m.d.sync += r_ptr.eq(r_ptr + 1)
             if vc == 0 and self._params.dynamic:
-                # -1 in two's complement is all ones.
-                step = Cat(popped | self.back, self.back.replicate(bits - 1))
-            m.d.sync += r_ptr.eq(r_ptr + step)
+                with m.If(self.back):
+                    m.d.sync += r_ptr.eq(r_ptr - 1)
             m.d.comb += [used.eq(w_ptr - r_ptr), self.nonempty[vc].eq(w_ptr != r_ptr)]
             # The response queue lies behind the request queue; both depths are powers of two.
             base = self._depths[0] if vc else 0

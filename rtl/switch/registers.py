@@ -159,7 +159,8 @@ class Registers(wiring.Component):
             counts = []
             for index, counter in enumerate(COUNTERS):
                 count = Signal(32, name=f"{counter.name}{port}")
-                m.d.sync += count.eq(count + self.events[port][index])
+                with m.If(self.events[port][index]):
+                    m.d.sync += count.eq(count + 1)
                 counts.append(count)
                 del values[f"{counter.name}{port}"]
             picked = Signal(32, name=f"picked{port}")

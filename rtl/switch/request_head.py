@@ -58,7 +58,7 @@ class RequestHead(wiring.Component):
         From the :class:`CopyWriter`: start the packet again, for these ports.
     waits : In(1)
         From the :class:`CopyWriter`: a header is held there.
-    o_valid, o_flit, o_last, o_first, o_ports, o_status, o_good, o_flits, o_list_next : Out
+    o_valid, o_flit, o_last, o_first, o_ports, o_status, o_good, o_limit, o_list_next : Out
         The next flit, for the :class:`CopyWriter`.
     o_take : In(1)
         The flit is taken.
@@ -98,7 +98,7 @@ class RequestHead(wiring.Component):
             "o_ports": Out(params.ports),
             "o_status": Out(Status),
             "o_good": Out(1),
-            "o_flits": Out(range(params.max_request_flits + 1)),
+            "o_limit": Out(range(params.request_depth)),
             "o_list_next": Out(1),
             "o_take": In(1),
         }
@@ -129,11 +129,11 @@ class RequestHead(wiring.Component):
 
         m.d.comb += [
             self.o_first.eq(first),
-            self.o_flits.eq(
-                extension_flits(header)[: max(1, params.max_extensions.bit_length())]
-                + data_flits(header)
-                + header.byte_enable
-                + 1
+            self.o_limit.eq(
+                params.request_depth
+                - params.queue_margin
+                - (extension_flits(header)[: max(1, params.max_extensions.bit_length())] + 1)
+                - (data_flits(header) + header.byte_enable)
             ),
         ]
         look_take, look_restart = Signal(), Signal()
@@ -216,16 +216,16 @@ class RequestHead(wiring.Component):
             m.d.sync += repeated.eq(1)
         with m.Elif(self.o_take & first):
             m.d.sync += repeated.eq(0)
-        with m.If(self.restart):
-            m.d.sync += [held.eq(0), first.eq(1)]
-        with m.Elif(load):
+        with m.If(load):
             m.d.sync += [
                 held.eq(self.r_valid),
                 self.o_flit.eq(self.r_flit),
                 self.o_last.eq(self.r_last),
             ]
-            with m.If(self.o_take):
-                m.d.sync += first.eq(self.o_last)
+        with m.If(self.o_take):
+            m.d.sync += first.eq(self.o_last)
+        with m.If(self.restart):
+            m.d.sync += [held.eq(0), first.eq(1)]
         return m
 
     def _static_destination(self, m: Module, header: data.View):

@@ -8,8 +8,7 @@ from amaranth.lib.wiring import In, Out
 from ..common.bits import any_of
 from ..flits import FLIT_BITS, HEADER, MAX_DATA_FLITS, Opcode, Vc
 from ..params import SwitchParams
-from .destination import gpu_one_hot, ports_of, room_for
-from .receiver import data_flits
+from .destination import gpu_one_hot, ports_of
 
 __all__ = ["ResponseHead"]
 
@@ -90,8 +89,11 @@ class ResponseHead(wiring.Component):
             & (header.vc == Vc.RESPONSE)
             & (ports & self.allowed).any()
         )
-        flits = data_flits(header) + 1
-        room = Cat(room_for(used, flits, params.response_depth, 0) for used in self.used)
+        # Entries that a pair may hold for the packet to fit: depth - 1 - length. An acknowledgement's
+        # length is 0 if it is good.
+        limit = Signal(range(params.response_depth))
+        m.d.comb += limit.eq(params.response_depth - 1 - header.length)
+        room = Cat(used <= limit for used in self.used)
 
         at_head = held & first
         m.d.comb += [

@@ -109,7 +109,9 @@ class VcBuffer(wiring.Component):
             ram.r_en.eq(self.take | ~fetched),
             ram.r_addr.eq(Mux(self.take, r_up, r_ptr)),
         ]
-        m.d.sync += [w_ptr.eq(w_ptr + write), fetched.eq(fetch)]
+        m.d.sync += fetched.eq(fetch)
+        with m.If(write):
+            m.d.sync += w_ptr.eq(w_ptr + 1)
         with m.If(self.restart):
             m.d.sync += [r_ptr.eq(start), fetched.eq(0)]
         with m.Elif(self.take):
@@ -120,7 +122,8 @@ class VcBuffer(wiring.Component):
             m.d.sync += start.eq(marked)
         # `start + depth` is `start` with its top bit turned.
         m.d.comb += self.credit.eq((given ^ start) != self._depth)
-        m.d.sync += given.eq(given + self.credit)
+        with m.If(self.credit):
+            m.d.sync += given.eq(given + 1)
 
         check(m, platform, ~self.take | self.r_valid, "vc buffer: took a flit that is not there")
         return m
