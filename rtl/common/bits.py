@@ -7,7 +7,7 @@ from operator import or_
 
 from amaranth.hdl import Cat, Const, Value, ValueLike
 
-__all__ = ["any_of", "one_hot_mux", "popcount", "prefix_or", "tree"]
+__all__ = ["any_of", "one_hot_mux", "popcount", "prefix_counts", "prefix_or", "tree"]
 
 
 def tree(values: Iterable[Value], op=or_) -> Value:
@@ -47,3 +47,17 @@ def popcount(bits: Value) -> Value:
     """Number of set bits, as a balanced tree of adders."""
     total = tree([Cat(bit) for bit in bits], lambda a, b: a + b)
     return total[: len(bits).bit_length()]
+
+
+def prefix_counts(bits: Value) -> list[Value]:
+    """For every bit, how many bits below it are set; a tree of shared adders."""
+    counts: list[Value] = [Cat(bit) for bit in bits]  # of the bits up to and including this one
+    step = 1
+    while step < len(counts):
+        # Blocks of `step` bits: the upper one of two adds the total of the lower one.
+        counts = [
+            count + counts[index // step * step - 1] if index // step % 2 else count
+            for index, count in enumerate(counts)
+        ]
+        step *= 2
+    return [Const(0, 1), *counts[:-1]]

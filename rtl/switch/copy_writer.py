@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Copy writer: writes a request into the pair queues of its outputs, as they have room."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -38,10 +38,12 @@ class CopyWriter(wiring.Component):
         A list flit follows the flit.
     i_take : Out(1)
         The flit is taken.
-    used : In, one per port
-        Entries of each pair's request queue.
-    own_response_used : In
-        Entries of the response queue from this port to itself, where refusals go.
+    limit : Out
+        ``i_limit`` of the header that is held.
+    room : In(ports)
+        Pairs whose request queue holds no more than ``limit``.
+    answer_room : In(1)
+        The response queue from this port to itself, where refusals go, has a free slot.
     request : Out(1)
         A header waits and there is room for its packet, or for the refusal.
     grant : In(1)
@@ -50,6 +52,8 @@ class CopyWriter(wiring.Component):
         The flits for the row, the pairs to write, and whether to their response queues.
     waits : Out(1)
         A header is held.
+    drops : Out(1)
+        The packet under way is a refused one.
     waiting : Out(ports)
         Ports whose copies are still to be written when the pass under way ends.
     done : Out(1)
@@ -79,8 +83,9 @@ class CopyWriter(wiring.Component):
                 "i_limit": In(range(params.request_depth)),
                 "i_list_next": In(1),
                 "i_take": Out(1),
-                "used": In(range(params.request_depth + 1)).array(params.ports),
-                "own_response_used": In(range(params.response_depth + 1)),
+                "limit": Out(range(params.request_depth)),
+                "room": In(params.ports),
+                "answer_room": In(1),
                 "request": Out(1),
                 "grant": In(1),
                 "valid": Out(1),
@@ -90,6 +95,7 @@ class CopyWriter(wiring.Component):
                 "to_response": Out(1),
                 "list_next": Out(1),
                 "waits": Out(1),
+                "drops": Out(1),
                 "waiting": Out(params.ports),
                 "done": Out(1),
                 "again": Out(1),
@@ -105,17 +111,15 @@ class CopyWriter(wiring.Component):
         flit = Signal(FLIT_BITS)
         ports = Signal(params.ports)  # with a header: its outputs; behind it: those of the pass
         status = Signal(Status)
-        limit = Signal.like(self.i_limit)
         list_next = Signal()
 
-        room = Cat(used <= limit for used in self.used)
         fitting = Signal(params.ports)
-        answer_room = self.own_response_used < params.response_depth
         left = ports & ~fitting
         m.d.comb += [
-            fitting.eq(ports & room),
+            fitting.eq(ports & self.room),
             self.waits.eq(held & first),
-            self.request.eq(held & first & Mux(good, any_of(fitting), answer_room)),
+            self.drops.eq(~good),
+            self.request.eq(held & first & Mux(good, any_of(fitting), self.answer_room)),
             self.to_response.eq(~good),
             self.refused.eq(self.grant & ~good),
             self.valid.eq(self.grant | (held & ~first & good)),
@@ -144,12 +148,12 @@ class CopyWriter(wiring.Component):
                 first.eq(self.i_first),
                 list_next.eq(self.i_list_next),
             ]
-            with m.If(self.i_first & self.i_valid):
+            with m.If(self.i_first):
                 m.d.sync += [
                     ports.eq(self.i_ports),
                     status.eq(self.i_status),
                     good.eq(self.i_good),
-                    limit.eq(self.i_limit),
+                    self.limit.eq(self.i_limit),
                 ]
         with m.If(self.again):
             m.d.sync += held.eq(0)

@@ -36,8 +36,12 @@ class Ingress(wiring.Component):
     -------
     rx : In
         The link (:class:`LinkSignature`).
-    used_request, used_response : In, one per output
-        Entries held by the pairs of this row.
+    limit_request, limit_response : Out
+        Entries that a pair may hold for the packet that waits.
+    room_request, room_response : In(ports)
+        Pairs of this row that hold no more.
+    answer_room : In(1)
+        The response queue from this port to itself has a free slot.
     w_en : Out(ports)
         Write the entry to the pairs with their bit set.
     w_vc, w_entry : Out
@@ -62,8 +66,11 @@ class Ingress(wiring.Component):
         self._port = port
         members = {
             "rx": In(LinkSignature()),
-            "used_request": In(range(params.request_depth + 1)).array(params.ports),
-            "used_response": In(range(params.response_depth + 1)).array(params.ports),
+            "limit_request": Out(range(params.request_depth)),
+            "limit_response": Out(range(params.response_depth)),
+            "room_request": In(params.ports),
+            "room_response": In(params.ports),
+            "answer_room": In(1),
             "w_en": Out(params.ports),
             "w_vc": Out(1),
             "w_entry": Out(entry_layout(params.dynamic)).array(params.ports),
@@ -147,32 +154,38 @@ class Ingress(wiring.Component):
             writer.i_good.eq(requests.o_good),
             writer.i_limit.eq(requests.o_limit),
             writer.i_list_next.eq(requests.o_list_next),
-            writer.own_response_used.eq(self.used_response[self._port]),
+            requests.drops.eq(writer.drops),
+            self.limit_request.eq(writer.limit),
+            self.limit_response.eq(responses.limit),
+            writer.room.eq(self.room_request),
+            writer.answer_room.eq(self.answer_room),
+            responses.room.eq(self.room_response),
         ]
-        for port in range(params.ports):
-            m.d.comb += [
-                writer.used[port].eq(self.used_request[port]),
-                responses.used[port].eq(self.used_response[port]),
-            ]
 
-        # The row: whole packets, the channel that did not have it last goes first.
+        # The row: whole packets, the channels in turns. Whose turn it is stands in a register, since it
+        # steers wide multiplexers; it passes on when a packet ends, or when there is nothing to
+        # write, and the other channel has something.
         busy = Signal()  # a packet is under way, behind its header
-        last_vc = Signal()
+        turn = Signal()
         m.d.comb += [
-            writer.grant.eq(~busy & writer.request & (last_vc | ~responses.request)),
-            responses.grant.eq(~busy & responses.request & (~last_vc | ~writer.request)),
+            writer.grant.eq(~busy & ~turn & writer.request),
+            responses.grant.eq(~busy & turn & responses.request),
         ]
-        row_valid = writer.valid | responses.valid
-        row_last = Mux(responses.valid, responses.last, writer.last)
+        row_valid = Mux(turn, responses.valid, writer.valid)
+        row_last = Mux(turn, responses.last, writer.last)
+        other_waits = Mux(turn, writer.waits, responses.waits)
         with m.If(row_valid):
-            m.d.sync += [busy.eq(~row_last), last_vc.eq(responses.valid)]
+            m.d.sync += busy.eq(~row_last)
+        with m.If(other_waits & Mux(row_valid, row_last, ~busy)):
+            m.d.sync += turn.eq(~turn)
 
-        select = Mux(responses.valid, responses.select, writer.select)
         m.d.comb += [
-            self.w_en.eq(select & row_valid.replicate(params.ports)),
-            self.w_vc.eq(responses.valid | writer.to_response),
+            self.w_en.eq(
+                Mux(turn, responses.select, writer.select) & row_valid.replicate(params.ports)
+            ),
+            self.w_vc.eq(turn | writer.to_response),
         ]
-        flit = Mux(responses.valid, responses.flit, writer.flit)
+        flit = Mux(turn, responses.flit, writer.flit)
         for port in range(params.ports):
             entry = self.w_entry[port]
             m.d.comb += [entry.flit.eq(flit), entry.last.eq(row_last)]
@@ -181,7 +194,7 @@ class Ingress(wiring.Component):
                 lanes = Cat(lane.valid & (lane.gpu == gpu) for lane in requests.lanes)
                 m.d.comb += [
                     entry.lanes.eq(lanes),
-                    entry.list_next.eq(writer.list_next & ~responses.valid),
+                    entry.list_next.eq(writer.list_next & ~turn),
                 ]
         if params.dynamic:
             m.d.comb += self.offered_flit.eq(request_buffer.r_flit)

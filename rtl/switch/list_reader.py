@@ -51,10 +51,8 @@ class ListReader(wiring.Component):
         A header that left the head still needs ``lanes``, and its packet may be started again.
     flush : In(1)
         The packet before is started again: what is known here is about nothing.
-    start : In(1)
-        It is a header, and its pass begins.
     passing : In(1)
-        The flit at the head is behind a header.
+        The flit at the head is behind the header of a packet that is not refused.
     stall : Out(1)
         It must wait for the lanes of the list flit behind it.
     list_next : Out(1)
@@ -91,7 +89,6 @@ class ListReader(wiring.Component):
                 "leave": In(1),
                 "waits": In(1),
                 "flush": In(1),
-                "start": In(1),
                 "passing": In(1),
                 "stall": Out(1),
                 "list_next": Out(1),
@@ -172,8 +169,8 @@ class ListReader(wiring.Component):
         with m.If(self.leave):
             # `asked_well`: an answer that is still to come is about a flit that is not asked for.
             m.d.sync += [have.eq(0), asked_well.eq(0), targets.eq(targets_now - LANES)]
-            with m.If(self.start):
-                m.d.sync += left.eq(list_flits - 1)
+            with m.If(self.at_head):
+                m.d.sync += left.eq(Mux(self.has_list, list_flits - 1, 0))
             with m.Elif(left != 0):
                 m.d.sync += left.eq(left - 1)
         with m.Elif(answered & (self.known | short | self.passing)):

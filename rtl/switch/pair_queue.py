@@ -39,9 +39,13 @@ class PairQueue(wiring.Component):
     Members
     -------
     w_en, w_vc, w_entry : In
-        Append an entry to the queue of channel ``w_vc``. The writer checks ``used`` before.
-    used : Out, one per channel
-        Entries held.
+        Append an entry to the queue of channel ``w_vc``. The writer looks at the room before.
+    limit_request, limit_response : In
+        Entries that the channel's queue may hold for a packet to be written.
+    room_request, room_response : Out(1)
+        It holds no more.
+    full_response : Out(1)
+        The response queue has no free slot.
     nonempty : Out(2)
         Bit *v*: channel *v* holds an entry that can be popped.
     pop, pop_vc : In
@@ -69,8 +73,11 @@ class PairQueue(wiring.Component):
                 "w_en": In(1),
                 "w_vc": In(1),
                 "w_entry": In(entry),
-                "used_request": Out(range(self._depths[0] + 1)),
-                "used_response": Out(range(self._depths[1] + 1)),
+                "limit_request": In(range(self._depths[0])),
+                "limit_response": In(range(self._depths[1])),
+                "room_request": Out(1),
+                "room_response": Out(1),
+                "full_response": Out(1),
                 "nonempty": Out(VCS),
                 "pop": In(1),
                 "pop_vc": In(1),
@@ -84,9 +91,9 @@ class PairQueue(wiring.Component):
         m = Module()
         m.submodules.ram = ram = Ram(width=self.w_entry.shape().size, depth=sum(self._depths))
         w_address, r_address = [], []
-        for vc, (depth, used) in enumerate(
-            zip(self._depths, (self.used_request, self.used_response), strict=True)
-        ):
+        limits = (self.limit_request, self.limit_response)
+        rooms = (self.room_request, self.room_response)
+        for vc, (depth, limit, room) in enumerate(zip(self._depths, limits, rooms, strict=True)):
             bits = depth.bit_length()  # one more than an address: full and empty differ
             w_ptr = Signal(bits, name=f"w_ptr{vc}")
             r_ptr = Signal(bits, name=f"r_ptr{vc}")
@@ -98,7 +105,12 @@ class PairQueue(wiring.Component):
             if vc == 0 and self._params.dynamic:
                 with m.If(self.back):
                     m.d.sync += r_ptr.eq(r_ptr - 1)
-            m.d.comb += [used.eq(w_ptr - r_ptr), self.nonempty[vc].eq(w_ptr != r_ptr)]
+            # limit - (w_ptr - r_ptr) is -depth to depth - 1, so the top bit is its sign. One sum of
+            # three terms is faster than a difference and a comparison.
+            slack = (limit + r_ptr - w_ptr)[:bits]
+            m.d.comb += [room.eq(~slack[-1]), self.nonempty[vc].eq(w_ptr != r_ptr)]
+            if vc:
+                m.d.comb += self.full_response.eq((w_ptr ^ r_ptr) == depth)
             # The response queue lies behind the request queue; both depths are powers of two.
             base = self._depths[0] if vc else 0
             w_address.append(_at(base, w_ptr[:-1]))

@@ -5,7 +5,7 @@ from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from ..common.bits import popcount, prefix_or
+from ..common.bits import prefix_counts, prefix_or
 from ..flits import EXTENSION, LANES
 
 __all__ = ["Pruner"]
@@ -35,7 +35,7 @@ class Pruner(wiring.Component):
         Places that are filled without going round, that is ``fill`` and up.
     high : Out(8)
         Places that are filled after going round past lane 7.
-    count : Out(4)
+    count : In(4)
         Number of chosen lanes.
 
     Timing
@@ -54,18 +54,17 @@ class Pruner(wiring.Component):
     o_flit: Out(EXTENSION)
     low: Out(LANES)
     high: Out(LANES)
-    count: Out(_INDEX_BITS + 1)
+    count: In(_INDEX_BITS + 1)
 
     def elaborate(self, platform: object) -> Module:
         """Build the hardware."""
         m = Module()
-        m.d.comb += self.count.eq(popcount(self.chosen))
-
         lanes = list(self.i_flit)
         valids, places = [], []
+        ranks = prefix_counts(self.chosen)
         for lane in range(LANES):
             place = Signal(_INDEX_BITS, name=f"place{lane}")
-            m.d.comb += place.eq(self.fill + (popcount(self.chosen[:lane]) if lane else 0))
+            m.d.comb += place.eq(self.fill + ranks[lane])
             valids.append(self.chosen[lane] & ~self.straight)
             places.append(place)
         for column in range(_INDEX_BITS):

@@ -83,6 +83,12 @@ class Receiver(wiring.Component):
         open_vc = Signal()
 
         behind = Signal(14)
+        # `behind == 0`, without waiting for the sum.
+        alone = (
+            ~((header.opcode[2:4] == Addressing.DYNAMIC) & (header.count != 0))
+            & (data_flits(header) == 0)
+            & ~header.byte_enable
+        )
         m.d.comb += behind.eq(extension_flits(header) + data_flits(header) + header.byte_enable)
         # The channel follows from the opcode; whether the field agrees is for the heads to check.
         vc = Mux(is_open, open_vc, header.opcode[2:4] == Addressing.RESPONSE)
@@ -93,7 +99,7 @@ class Receiver(wiring.Component):
             take.eq(Mux(self.fault, is_open & room, self.valid & room)),
             self.w_en.eq(Mux(vc, take << 1, take)),
             self.w_flit.eq(Mux(self.fault, 0, self.flit)),
-            self.w_last.eq(Mux(is_open, left == 1, behind == 0)),
+            self.w_last.eq(Mux(is_open, left == 1, alone)),
         ]
         m.d.comb += [
             self.got_request.eq(take & self.w_last & ~vc),

@@ -81,7 +81,7 @@ class Registers(wiring.Component):
 
     Timing
     ------
-    ``done`` three cycles after ``valid``. After a write to ``experts_per_gpu`` the multiples are
+    ``done`` three cycles after ``valid``. The upper half of a counter follows its lower half by a cycle. After a write to ``experts_per_gpu`` the multiples are
     computed one a cycle; ``busy`` reads 1 meanwhile.
 
     Errors
@@ -158,9 +158,16 @@ class Registers(wiring.Component):
         for port in range(params.ports):
             counts = []
             for index, counter in enumerate(COUNTERS):
+                # Two halves, so that the carry has two cycles for its way.
                 count = Signal(32, name=f"{counter.name}{port}")
-                with m.If(self.events[port][index]):
-                    m.d.sync += count.eq(count + 1)
+                carry = Signal(name=f"{counter.name}{port}_carry")
+                low, high = count[:16], count[16:]
+                event = self.events[port][index]
+                m.d.sync += carry.eq(event & low.all())
+                with m.If(event):
+                    m.d.sync += low.eq(low + 1)
+                with m.If(carry):
+                    m.d.sync += high.eq(high + 1)
                 counts.append(count)
                 del values[f"{counter.name}{port}"]
             picked = Signal(32, name=f"picked{port}")

@@ -56,8 +56,8 @@ class RequestHead(wiring.Component):
         dynamic support.
     again, waiting : In
         From the :class:`CopyWriter`: start the packet again, for these ports.
-    waits : In(1)
-        From the :class:`CopyWriter`: a header is held there.
+    waits, drops : In(1)
+        From the :class:`CopyWriter`: a header is held there; the packet under way is refused.
     o_valid, o_flit, o_last, o_first, o_ports, o_status, o_good, o_limit, o_list_next : Out
         The next flit, for the :class:`CopyWriter`.
     o_take : In(1)
@@ -91,6 +91,7 @@ class RequestHead(wiring.Component):
             "again": In(1),
             "waiting": In(params.ports),
             "waits": In(1),
+            "drops": In(1),
             "o_valid": Out(1),
             "o_flit": Out(FLIT_BITS),
             "o_last": Out(1),
@@ -125,7 +126,7 @@ class RequestHead(wiring.Component):
         header = data.View(HEADER, self.o_flit)
         # The packet is started again, for the ports that the writer names.
         repeated = Signal()
-        static_ports, static_status, static_good = self._static_destination(m, header)
+        static_ports, static_status, static_good, list_good = self._checks(m, header)
 
         m.d.comb += [
             self.o_first.eq(first),
@@ -154,13 +155,12 @@ class RequestHead(wiring.Component):
                 lists.header.eq(self.o_flit),
                 lists.at_head.eq(at_head),
                 lists.has_list.eq(is_dynamic),
-                lists.good.eq(static_good),
+                lists.good.eq(list_good),
                 lists.known.eq(known),
                 lists.allowed.eq(self.allowed),
                 lists.r_valid.eq(self.r_valid),
                 lists.leave.eq(self.o_take),
-                lists.start.eq(self.o_take & first & is_dynamic & self.o_good),
-                lists.passing.eq(held & ~first),
+                lists.passing.eq(held & ~first & ~self.drops),
                 lists.waits.eq(self.waits),
                 lists.flush.eq(self.again),
                 look_take.eq(lists.take),
@@ -176,7 +176,7 @@ class RequestHead(wiring.Component):
                 ]
             with m.If((self.o_take & first) | self.again):
                 m.d.sync += looked.eq(0)
-            ready = Mux(first, ~is_dynamic | ~static_good | lists.ready, ~lists.stall)
+            ready = Mux(first, ~is_dynamic | ~list_good | lists.ready, ~lists.stall)
             m.d.comb += self.o_valid.eq(held & ready)
             with m.If(repeated):
                 m.d.comb += [self.o_ports.eq(self.waiting), self.o_good.eq(1)]
@@ -186,7 +186,7 @@ class RequestHead(wiring.Component):
                     self.o_status.eq(looked_status),
                     self.o_good.eq(looked_status == Status.OK),
                 ]
-            with m.Elif(is_dynamic & static_good):
+            with m.Elif(is_dynamic & list_good):
                 m.d.comb += [
                     self.o_ports.eq(lists.ports),
                     self.o_status.eq(lists.status),
@@ -228,8 +228,11 @@ class RequestHead(wiring.Component):
             m.d.sync += [held.eq(0), first.eq(1)]
         return m
 
-    def _static_destination(self, m: Module, header: data.View):
-        """Port mask and status of a request, as far as they stand in its header."""
+    def _checks(self, m: Module, header: data.View):
+        """Port mask and status of a request, as far as they stand in its header.
+
+        Returns the ports, the status, whether it is OK, and whether it is when there is a list.
+        """
         params = self._params
         is_unicast = header.opcode[2:4] == Addressing.UNICAST
         is_static = header.opcode[2:4] == Addressing.STATIC
@@ -257,12 +260,15 @@ class RequestHead(wiring.Component):
             (bad_source, Status.BAD_SOURCE),
             (bad_length, Status.BAD_LENGTH),
         ]
+        of_lists = []
         if params.dynamic:
-            tests += [
+            of_lists = [
                 (is_dynamic & (header.count == 0), Status.COUNT_ZERO),
                 (is_dynamic & (header.count > params.max_targets), Status.TOO_MANY_TARGETS),
             ]
+        list_good = ~any_of(condition for condition, _ in tests + of_lists)
         tests += [
+            *of_lists,
             (is_unicast & ~gpus.any(), Status.BAD_TARGET),
             (is_static & ~gpus.any(), Status.NO_GROUP),
             (~is_dynamic & (ports & ~self.allowed).any(), Status.PARTITION),
@@ -272,4 +278,4 @@ class RequestHead(wiring.Component):
             chosen = Mux(condition, value.value, chosen)
         m.d.comb += status.eq(chosen)
         # Not `status == OK`: the priority between the tests is not on this path.
-        return ports, status, ~any_of(condition for condition, _ in tests)
+        return ports, status, ~any_of(condition for condition, _ in tests), list_good

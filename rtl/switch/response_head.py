@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Head of an input's response channel: routes a response to its requester."""
 
-from amaranth.hdl import Cat, Module, Signal
+from amaranth.hdl import Module, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -26,10 +26,14 @@ class ResponseHead(wiring.Component):
     r_valid, r_flit, r_last, take
         The reader's side of a :class:`VcBuffer`, whose ``mark`` and ``commit`` are held: every flit is
         given back when it was taken.
-    used : In, one per port
-        Entries of each pair's response queue.
+    limit : Out
+        Entries that a pair's response queue may hold for the packet to fit.
+    room : In(ports)
+        Pairs whose response queue holds no more.
     allowed : In(ports)
         Ports in this port's partition.
+    waits : Out(1)
+        A packet waits.
     request : Out(1)
         A packet waits and all of it fits into its pair's queue.
     grant : In(1)
@@ -56,8 +60,10 @@ class ResponseHead(wiring.Component):
                 "r_flit": In(FLIT_BITS),
                 "r_last": In(1),
                 "take": Out(1),
-                "used": In(range(params.response_depth + 1)).array(params.ports),
+                "limit": Out(range(params.response_depth)),
+                "room": In(params.ports),
                 "allowed": In(params.ports),
+                "waits": Out(1),
                 "request": Out(1),
                 "grant": In(1),
                 "valid": Out(1),
@@ -89,15 +95,13 @@ class ResponseHead(wiring.Component):
             & (header.vc == Vc.RESPONSE)
             & (ports & self.allowed).any()
         )
-        # Entries that a pair may hold for the packet to fit: depth - 1 - length. An acknowledgement's
-        # length is 0 if it is good.
-        limit = Signal(range(params.response_depth))
-        m.d.comb += limit.eq(params.response_depth - 1 - header.length)
-        room = Cat(used <= limit for used in self.used)
+        # A whole packet takes 1 + length slots; an acknowledgement's length is 0 if it is good.
+        m.d.comb += self.limit.eq(params.response_depth - 1 - header.length)
 
         at_head = held & first
         m.d.comb += [
-            self.request.eq(at_head & good & any_of(ports & room)),
+            self.request.eq(at_head & good & any_of(ports & self.room)),
+            self.waits.eq(at_head),
             self.select.eq(ports),
         ]
         with m.If(~first):

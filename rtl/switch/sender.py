@@ -5,6 +5,7 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, enum, wiring
 from amaranth.lib.wiring import In, Out
 
+from ..common.bits import popcount
 from ..flits import EXTENSION, FLIT_BITS, HEADER, LANES
 from ..params import SwitchParams
 from .pair_queue import entry_layout
@@ -110,9 +111,14 @@ class Sender(wiring.Component):
         # What the entry before told about this one.
         is_list = Signal()
         lanes = Signal(LANES)
+        count = Signal(range(LANES + 1))  # of the lanes
         ends = ~entry.list_next  # of a list flit: it is the last one
         with m.If(self.i_take):
-            m.d.sync += [is_list.eq(entry.list_next), lanes.eq(entry.lanes)]
+            m.d.sync += [
+                is_list.eq(entry.list_next),
+                lanes.eq(entry.lanes),
+                count.eq(popcount(entry.lanes)),
+            ]
         # The header in E has a list; it is longer than a flit.
         e_list = Signal()
         with m.If(self.i_take):
@@ -123,13 +129,14 @@ class Sender(wiring.Component):
         second = Signal()  # the second cycle of a list flit, for the lanes that went round (EMIT)
 
         m.submodules.pruner = pruner = Pruner()
-        total = header.count[:4] + pruner.count  # gathered so far, 8 at most before
+        total = header.count[:4] + count  # gathered so far, 8 at most before
         filled = Signal(range(2 * LANES))
         m.d.comb += [
             pruner.i_flit.as_value().eq(entry.flit),
             pruner.chosen.eq(lanes),
+            pruner.count.eq(count),
             pruner.straight.eq(~is_list),
-            filled.eq(fill + pruner.count),
+            filled.eq(fill + count),
         ]
         with m.If(state == State.GATHER):
             m.d.comb += pruner.fill.eq(header.count[:3])
@@ -163,7 +170,7 @@ class Sender(wiring.Component):
         ]
         m.d.sync += self.valid.eq(leaves)
         with m.If(leaves & e_list):
-            m.d.sync += header.count.eq(pruner.count)
+            m.d.sync += header.count.eq(count)
         with m.Switch(state):
             with m.Case(State.PLAIN):
                 with m.If(self.i_valid):
@@ -176,7 +183,7 @@ class Sender(wiring.Component):
                 m.d.comb += self.stop.eq(ends)
                 with m.If(self.i_valid):
                     m.d.sync += [
-                        header.count.eq(header.count + pruner.count),
+                        header.count.eq(header.count + count),
                         steps.eq(steps + 1),
                     ]
                     with m.If((state == State.COUNT) | (total > LANES)):

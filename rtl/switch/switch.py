@@ -137,13 +137,17 @@ class Switch(wiring.Component):
                     pair.w_en.eq(ingress.w_en[o]),
                     pair.w_vc.eq(ingress.w_vc),
                     pair.w_entry.eq(ingress.w_entry[o]),
-                    ingress.used_request[o].eq(pair.used_request),
-                    ingress.used_response[o].eq(pair.used_response),
+                    pair.limit_request.eq(ingress.limit_request),
+                    pair.limit_response.eq(ingress.limit_response),
+                    ingress.room_request[o].eq(pair.room_request),
+                    ingress.room_response[o].eq(pair.room_response),
                     egress.nonempty[i].eq(pair.nonempty),
                     pair.pop.eq(egress.pop[i]),
                     pair.pop_vc.eq(egress.pop_vc),
                     egress.r_entry[i].eq(pair.r_entry),
                 ]
+                if i == o:
+                    m.d.comb += ingress.answer_room.eq(~pair.full_response)
                 if params.dynamic:
                     m.d.comb += pair.back.eq(egress.back[i])
 
