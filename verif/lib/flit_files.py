@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-
 from dysharp.golden.arrays import IntArray, value_of
 from dysharp.golden.flits import FlitArray, unpack_field
 from dysharp.golden.packets import Packets
@@ -46,6 +45,7 @@ def write_stimulus(
     *,
     inner_gaps: IntArray | None = None,
     forced: bool = False,
+    flits: int | None = None,
 ) -> None:
     """Write what a player sends.
 
@@ -61,9 +61,11 @@ def write_stimulus(
         Idle cycles before each flit; added to `gaps`.
     forced : bool
         Send without regard to credits, as no sender should.
+    flits : int, optional
+        Stop after so many flits, perhaps inside a packet.
     """
-    flits = packets.flits
-    words = np.zeros(len(flits), dtype=np.int64)
+    every = packets.flits
+    words = np.zeros(len(every), dtype=np.int64)
     if gaps is not None:
         words[packets.starts] += gaps
     if inner_gaps is not None:
@@ -75,12 +77,14 @@ def write_stimulus(
     words |= channels << 31
     if forced:
         words |= _FORCED
-    record = np.empty(len(flits), dtype=np.dtype([("word", ">u4"), ("high", ">u8"), ("low", ">u8")]))
+    record = np.empty(
+        len(every), dtype=np.dtype([("word", ">u4"), ("high", ">u8"), ("low", ">u8")])
+    )
     record["word"] = words
-    record["high"] = flits[:, 1]
-    record["low"] = flits[:, 0]
+    record["high"] = every[:, 1]
+    record["low"] = every[:, 0]
     path.parent.mkdir(parents=True, exist_ok=True)
-    record.tofile(path)
+    record[:flits].tofile(path)
 
 
 _DIGIT = np.full(256, 255, dtype=np.uint8)

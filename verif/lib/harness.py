@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes the simulation top around a generated switch: a player and a sink at every link.
 
-Stimulus and logs are files, so that the simulation does not stop in Python while it runs.
+Stimulus and logs are files, so that the simulation does not stop in Python while it runs. With
+``+trace=1`` all ports of the switch are written to ``trace.log`` at every clock edge
+(:mod:`.trace`).
 """
 
 from pathlib import Path
@@ -73,14 +75,38 @@ def write_harness(dut: str, ports: int, out: Path) -> tuple[Path, Path]:
         f"  {dut} dut (.clk, .rst,",
     ]
     lines += [f"      .bus__{name}," for _, _, name in _BUS]
-    links = []
-    for port in range(ports):
-        for side in ("rx", "tx"):
-            links += [
-                f"      .{side}__{port}__{name}({side}_{name}[{port}])"
-                for name in ("valid", "flit", "credit")
-            ]
-    lines += [",\n".join(links), "  );", "endmodule", ""]
+    ports_of_links = [
+        (f"{side}__{port}__{name}", f"{side}_{name}[{port}]")
+        for port in range(ports)
+        for side in ("rx", "tx")
+        for name in ("valid", "flit", "credit")
+    ]
+    lines += [
+        ",\n".join(f"      .{name}({wire})" for name, wire in ports_of_links),
+        "  );",
+    ]
+    traced = [("rst", "rst"), *((f"bus__{name}",) * 2 for _, _, name in _BUS), *ports_of_links]
+    names = " ".join(name for name, _ in traced)
+    formats = " ".join(["%h"] * len(traced))
+    lines += [
+        "  string dir;",
+        "  integer trace, trace_file;",
+        "  initial begin",
+        '    if (!$value$plusargs("dir=%s", dir)) dir = ".";',
+        '    if (!$value$plusargs("trace=%d", trace)) trace = 0;',
+        "    trace_file = 0;",
+        "    if (trace != 0) begin",
+        '      trace_file = $fopen({dir, "/trace.log"}, "w");',
+        f'      $fwrite(trace_file, "{names}\\n");',
+        "    end",
+        "  end",
+        "  always_ff @(posedge clk)",
+        "    if (trace != 0)",
+        f'      $fwrite(trace_file, "{formats}\\n",',
+        ",\n".join(f"          {wire}" for _, wire in traced) + ");",
+        "endmodule",
+        "",
+    ]
     out.mkdir(parents=True, exist_ok=True)
     harness = out / "harness.sv"
     harness.write_text("\n".join(lines))

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The one way to build and start a simulator."""
 
+import fcntl
 import hashlib
 import json
 import os
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,7 +16,7 @@ from pathlib import Path
 from cocotb_tools.check_results import get_results
 from cocotb_tools.runner import Icarus, Runner, Verilator, VerilatorControlFile, Verilog
 
-__all__ = ["Build", "SimulationError", "build", "simulate"]
+__all__ = ["Build", "SimulationError", "build", "locked", "simulate"]
 
 _WAIVED = (
     # Amaranth switches without a default; the values that are missing cannot occur.
@@ -37,7 +39,7 @@ class SimulationError(Exception):
 class _Verilator(Verilator):
     """Verilator without the option that makes every signal public; it costs a factor in speed."""
 
-    def _build_command(self) -> list[Sequence[str]]:
+    def _build_command(self) -> list[list[str]]:
         commands = super()._build_command()
         return [[word for word in words if word != "--public-flat-rw"] for words in commands]
 
@@ -62,6 +64,15 @@ class Build:
     folder: Path
     top: str
     waves: bool
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Keep other processes out of `folder`, so that two workers do not build the same thing."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / ".lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def _verilator_environment() -> dict[str, str]:
@@ -125,40 +136,50 @@ def build(
         digest.update(path.read_bytes())
     place = folder / f"{simulator}-{digest.hexdigest()[:16]}"
     made = Build(simulator=simulator, folder=place, top=top, waves=waves)
-    stamp = place / "built"
-    if stamp.exists():
-        return made
+    with locked(place):
+        if not (place / "built").exists():
+            _build(runner, made, sources, control, asserts)
+            (place / "built").touch()
+    return made
+
+
+def _build(
+    runner: Runner,
+    made: Build,
+    sources: Sequence[Path],
+    control: Sequence[Path],
+    asserts: bool,
+) -> None:
     arguments: list[str] = []
-    files: list[object] = [Verilog(path) for path in sources]
+    files: list[Verilog | VerilatorControlFile] = [Verilog(path) for path in sources]
     saved = dict(os.environ)
-    if simulator == "verilator":
+    if made.simulator == "verilator":
         os.environ |= _verilator_environment()
         arguments = [*_WAIVED, "-O3", "--noassert" if not asserts else "--assert"]
-        if waves:
+        if made.waves:
             arguments += ["--trace-structs"]
-        files = [VerilatorControlFile(path) for path in control] + files
+        files = [*(VerilatorControlFile(path) for path in control), *files]
     else:
         arguments = ["-g2012"]
-    place.mkdir(parents=True, exist_ok=True)
-    log = place / "build.log"
+    log = made.folder / "build.log"
     try:
         runner.build(
             sources=files,
-            hdl_toplevel=top,
-            build_dir=place,
+            hdl_toplevel=made.top,
+            build_dir=made.folder,
             build_args=arguments,
             timescale=("1ns", "1ps"),
-            waves=waves,
+            waves=made.waves,
             log_file=log,
         )
     except (SystemExit, Exception) as error:
         tail = "\n".join(log.read_text().splitlines()[-15:]) if log.exists() else ""
-        raise SimulationError(f"{simulator} could not build {top}: {error}\n{tail}") from error
+        raise SimulationError(
+            f"{made.simulator} could not build {made.top}: {error}\n{tail}"
+        ) from error
     finally:
         os.environ.clear()
         os.environ.update(saved)
-    stamp.touch()
-    return made
 
 
 def simulate(
@@ -199,6 +220,7 @@ def simulate(
     (folder / "config.json").write_text(json.dumps(dict(config)))
     runner = _runner(made.simulator)
     log = folder / "run.log"
+    reason = "the bench failed"
     paths = os.pathsep.join(path for path in sys.path if path)
     try:
         results = runner.test(
@@ -213,12 +235,12 @@ def simulate(
             waves=waves,
             log_file=log,
         )
-        failed = get_results(Path(results))[1]
+        failed = bool(get_results(Path(results))[1])
     except (SystemExit, Exception) as error:
-        raise SimulationError(f"{module} did not run: {error}; see {log}") from error
-    text = log.read_text(errors="replace")
+        # Under pytest the runner itself raises when the bench failed.
+        failed, reason = True, f"did not run: {error}"
+    text = log.read_text(errors="replace") if log.exists() else ""
     wrong = [line for line in text.splitlines() if "ERROR:" in line or "%Error" in line]
     if failed or wrong:
-        reason = wrong[0] if wrong else "the bench failed"
-        raise SimulationError(f"{module}: {reason}; see {log}")
+        raise SimulationError(f"{module}: {wrong[0] if wrong else reason}; see {log}")
     return log

@@ -56,7 +56,7 @@ async def run(dut) -> None:
     dut.bus__wdata.value = 0
     Clock(dut.clk, PERIOD_NS, unit="ns").start()
     bus = Bus(dut)
-    state = {"phases": []}
+    phases = []
     for number, phase in enumerate(config["phases"]):
         dut.phase.value = number
         dut.go.value = 0
@@ -65,6 +65,12 @@ async def run(dut) -> None:
         dut.rst.value = 0
         await RisingEdge(dut.clk)
         errors = [await bus.write(address, data) for address, data in phase["writes"]]
+        probes = []
+        for address, data in phase["probes"]:
+            if data is None:
+                probes.append(await bus.read(address))
+            else:
+                probes.append((0, await bus.write(address, data)))
         await ClockCycles(dut.clk, phase["settle"])
         dut.go.value = 1
         start = int(dut.cycle.value)
@@ -84,8 +90,14 @@ async def run(dut) -> None:
         for name, address in phase["reads"].items():
             value, error = await bus.read(address)
             values[name] = None if error else value
-        state["phases"].append(
-            {"end": end, "start": start, "write_errors": errors, "registers": values}
+        phases.append(
+            {
+                "end": end,
+                "start": start,
+                "write_errors": errors,
+                "probes": probes,
+                "registers": values,
+            }
         )
-    state["cycles"] = int(dut.cycle.value)
+    state = {"phases": phases, "cycles": int(dut.cycle.value)}
     Path("state.json").write_text(json.dumps(state))

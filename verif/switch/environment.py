@@ -5,12 +5,13 @@ import dataclasses
 import hashlib
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from math import ceil
 from pathlib import Path
 
+import numpy as np
 from dysharp.gen.writer import write_top
 from dysharp.golden.arrays import IntArray
 from dysharp.golden.packets import Packets
@@ -19,11 +20,11 @@ from dysharp.rtl.params import SwitchParams
 from dysharp.rtl.register_map import COUNTERS, address_of, register_map
 from dysharp.verif.lib.flit_files import FlitLog, read_log, write_stimulus
 from dysharp.verif.lib.harness import SOURCES, write_harness
-from dysharp.verif.lib.run import Build, SimulationError, build, simulate
+from dysharp.verif.lib.run import Build, SimulationError, build, locked, simulate
 
 from .scoreboard import Scoreboard
 
-__all__ = ["Pace", "Phase", "PhaseResult", "SwitchEnvironment"]
+__all__ = ["PACES", "Pace", "Phase", "PhaseResult", "SwitchEnvironment"]
 
 _BENCH = "dysharp.verif.switch.bench_switch"
 
@@ -37,6 +38,20 @@ class Pace:
     burst: int = 0
     stall: int = 0
     stall_until: int = 0
+
+    @property
+    def patience(self) -> int:
+        """Cycles without a flit after which nothing more is to be expected of a receiver."""
+        return 200 + self.stall_until + 4000 * self.burst // max(1, self.ready)
+
+
+PACES = {
+    "none": Pace(),
+    "light": Pace(ready=90),
+    "heavy": Pace(ready=50),
+    "bursty": Pace(ready=70, burst=16),
+}
+"""Classes of back-pressure."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +72,11 @@ class Phase:
         Time-out; also the way to cut a phase short.
     writes : Sequence[tuple[int, int]]
         More register writes.
+    probes : Sequence[tuple[int, int | None]]
+        Accesses after those, for their answers: address, and data to write or None to read.
+    cut : Mapping[int, int]
+        Ports whose sender stops for good after so many flits. The switch must fill the packet that
+        it leaves open with zero flits, so these are expected.
     """
 
     inputs: Sequence[Packets]
@@ -66,6 +86,8 @@ class Phase:
     forced: frozenset[int] = frozenset()
     cycles: int = 200_000
     writes: Sequence[tuple[int, int]] = ()
+    probes: Sequence[tuple[int, int | None]] = ()
+    cut: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,6 +99,8 @@ class PhaseResult:
     inputs: list[FlitLog]
     outputs: list[FlitLog]
     registers: dict[str, int] = field(repr=False)
+    probes: list[tuple[int, bool]] = field(repr=False)
+    """Value and error flag of each probe."""
     scoreboard: Scoreboard = field(repr=False)
 
     def problems(self) -> list[str]:
@@ -109,6 +133,8 @@ class SwitchEnvironment:
         Whether runs write a waveform.
     asserts : bool
         Whether assertions are checked.
+    initial_values : bool
+        Whether registers and memories begin with what Amaranth assumes; without, with X on Icarus.
     """
 
     def __init__(
@@ -119,27 +145,46 @@ class SwitchEnvironment:
         simulator: str = "verilator",
         waves: bool = False,
         asserts: bool = True,
+        initial_values: bool = True,
     ) -> None:
         self._params = params
         self._folder = folder
+        self._simulator = simulator
         self._waves = waves
-        self._made = _build(params, folder, simulator, waves, asserts)
+        self._made = _build(params, folder, simulator, waves, asserts, initial_values)
 
     @property
     def params(self) -> SwitchParams:
         """Parameters of the switch."""
         return self._params
 
+    def where(self, name: str) -> Path:
+        """Folder with the files of the run `name`."""
+        return self._folder / "runs" / name
+
+    def waveform(self, name: str) -> Path:
+        """Waveform of the run `name`, if it writes one."""
+        if self._simulator == "verilator":
+            return self.where(name) / "dump.vcd"
+        return self._made.folder / "harness.fst"
+
     def run(
-        self, phases: Sequence[Phase], *, name: str, seed: int, pace: Pace | None = None
+        self,
+        phases: Sequence[Phase],
+        *,
+        name: str,
+        seed: int,
+        pace: Pace | None = None,
+        trace: bool = False,
     ) -> list[PhaseResult]:
         """Play `phases` and return what each showed.
 
-        The files of the run are in ``<folder>/runs/<name>``.
+        The files of the run are in :meth:`where`; with `trace` there is a ``trace.log`` too
+        (:mod:`dysharp.verif.lib.trace`).
         """
         params = self._params
         pace = pace or Pace()
-        where = self._folder / "runs" / name
+        where = self.where(name)
         shutil.rmtree(where, ignore_errors=True)
         for number, phase in enumerate(phases):
             for port, packets in enumerate(phase.inputs):
@@ -149,6 +194,7 @@ class SwitchEnvironment:
                     phase.gaps[port] if phase.gaps else None,
                     inner_gaps=phase.inner_gaps[port] if phase.inner_gaps else None,
                     forced=port in phase.forced,
+                    flits=phase.cut.get(port),
                 )
         config = {
             "phases": [
@@ -156,9 +202,10 @@ class SwitchEnvironment:
                     "writes": [*program(params, phase.config), *phase.writes],
                     "settle": params.gpus + 2 * pace.depth + params.ingress_depth,
                     "cycles": phase.cycles,
+                    "probes": phase.probes,
                     "poll": 256,
-                    "quiet": 200,
-                    "hang": 3000 + pace.stall_until,
+                    "quiet": pace.patience + (params.rx_timeout if phase.cut else 0),
+                    "hang": 3000 + pace.patience,
                     "reads": _reads(params),
                 }
                 for phase in phases
@@ -177,6 +224,7 @@ class SwitchEnvironment:
                 "burst": pace.burst,
                 "stall": f"{pace.stall:x}",
                 "stall_until": pace.stall_until,
+                "trace": int(trace),
             },
             config=config,
             waves=self._waves,
@@ -189,21 +237,22 @@ class SwitchEnvironment:
             ports = range(params.ports)
             inputs = [read_log(where / f"in{number}_{port}.log") for port in ports]
             outputs = [read_log(where / f"out{number}_{port}.log") for port in ports]
-            whole = [log.packets for log in inputs] if seen["end"] == "done" else phase.inputs
+            whole = phase.inputs
+            if seen["end"] == "done":
+                whole = [_as_received(phase, port, log) for port, log in enumerate(inputs)]
             results.append(
                 PhaseResult(
                     end=seen["end"],
                     inputs=inputs,
                     outputs=outputs,
                     registers=seen["registers"],
+                    probes=[tuple(probe) for probe in seen["probes"]],
                     scoreboard=Scoreboard(params, phase.config, whole),
                 )
             )
         return results
 
-    def check(
-        self, phase: Phase, *, name: str, seed: int, pace: Pace | None = None
-    ) -> PhaseResult:
+    def check(self, phase: Phase, *, name: str, seed: int, pace: Pace | None = None) -> PhaseResult:
         """Play one phase and fail with all differences from the model.
 
         Raises
@@ -214,9 +263,20 @@ class SwitchEnvironment:
         result = self.run([phase], name=name, seed=seed, pace=pace)[0]
         problems = result.problems()
         if problems:
-            where = self._folder / "runs" / name
-            raise AssertionError("\n".join([f"seed {seed}, see {where}:", *problems[:20]]))
+            lines = [f"seed {seed}, see {self.where(name)}:", *problems[:20]]
+            raise AssertionError("\n".join(lines))
         return result
+
+
+def _as_received(phase: Phase, port: int, log: FlitLog) -> Packets:
+    """Return what a monitor saw, with the end that the switch adds when a sender stops."""
+    if port not in phase.cut:
+        return log.packets
+    starts = phase.inputs[port].starts
+    following = starts[starts >= len(log.flits)]
+    size = int(following[0]) if len(following) else len(phase.inputs[port].flits)
+    filling = np.zeros((size - len(log.flits), 2), dtype=np.uint64)
+    return Packets(np.concatenate([log.flits, filling]))
 
 
 def program(params: SwitchParams, config: SwitchConfig) -> list[tuple[int, int]]:
@@ -249,18 +309,24 @@ def _reads(params: SwitchParams) -> dict[str, int]:
 
 @cache
 def _build(
-    params: SwitchParams, folder: Path, simulator: str, waves: bool, asserts: bool
+    params: SwitchParams,
+    folder: Path,
+    simulator: str,
+    waves: bool,
+    asserts: bool,
+    initial_values: bool,
 ) -> Build:
-    key = json.dumps(dataclasses.asdict(params), sort_keys=True)
+    key = json.dumps([dataclasses.asdict(params), initial_values], sort_keys=True)
     out = folder / "rtl" / hashlib.sha256(key.encode()).hexdigest()[:12]
-    design = write_top("switch", params, out)
-    harness, control = write_harness(design.stem, params.ports, out)
-    return build(
-        [design, *SOURCES, harness],
-        top="harness",
-        folder=folder / "builds",
-        simulator=simulator,
-        control=[control],
-        waves=waves,
-        asserts=asserts,
-    )
+    with locked(out):
+        design = write_top("switch", params, out, initial_values=initial_values)
+        harness, control = write_harness(design.stem, params.ports, out)
+        return build(
+            [design, *SOURCES, harness],
+            top="harness",
+            folder=folder / "builds",
+            simulator=simulator,
+            control=[control],
+            waves=waves,
+            asserts=asserts,
+        )

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scoreboard of the switch: what the monitors saw go in, through the model, against what came out."""
+"""Scoreboard of the switch: what went in, through the model, against what came out."""
 
 from collections import deque
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-
 from dysharp.golden.flits import FlitArray, unpack_field
 from dysharp.golden.packets import Packets
 from dysharp.golden.route import ports_of

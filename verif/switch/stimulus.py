@@ -5,8 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-
-from dysharp.golden.arrays import IntArray
+from dysharp.golden.arrays import IntArray, value_of
 from dysharp.golden.flits import extension_flits, pack_headers, packet_flits
 from dysharp.golden.packets import Packets
 from dysharp.golden.route import link_of
@@ -44,9 +43,7 @@ FAULTS = (
 )
 """Ways to break a packet, each on its own."""
 
-_UNKNOWN = tuple(
-    code for code in range(16) if code not in {member.value for member in Opcode}
-)
+_UNKNOWN = tuple(code for code in range(16) if code not in {member.value for member in Opcode})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,6 +68,8 @@ class Mix:
         The ways in which they are.
     cluster : float
         Share of lists whose targets all live on one or two GPUs.
+    spread : float
+        Share of lists whose targets live on as many GPUs as they can.
     """
 
     unicast: float = 1.0
@@ -84,14 +83,18 @@ class Mix:
     faults: float = 0.0
     fault_kinds: Sequence[str] = FAULTS
     cluster: float = 0.2
+    spread: float = 0.1
     opcodes: Mapping[str, int] = field(default_factory=dict)
 
 
 def random_config(
     params: SwitchParams, rng: np.random.Generator, *, partitions: int = 1
 ) -> SwitchConfig:
-    """Registers with random groups, the last one not configured."""
+    """Make registers with random groups: the first of all GPUs, the next of one, the last none."""
     groups = rng.integers(1, 1 << min(params.gpus, 62), params.groups)
+    groups[:2] = [(1 << min(params.gpus, 62)) - 1, 1 << int(rng.integers(params.gpus))][
+        : params.groups
+    ]
     groups[-1] = 0
     return SwitchConfig(
         experts_per_gpu=int(rng.choice([1, 2, 3, 7, 8, 32, 1000, 65535 // params.gpus])),
@@ -109,9 +112,7 @@ def random_packets(
     rng: np.random.Generator,
 ) -> Packets:
     """`count` packets that `port` may send, or must not, as `mix` says."""
-    kinds = np.array(
-        [Addressing.UNICAST, Addressing.STATIC, Addressing.DYNAMIC, Addressing.RESPONSE]
-    )
+    kinds = (Addressing.UNICAST, Addressing.STATIC, Addressing.DYNAMIC, Addressing.RESPONSE)
     weights = np.array([mix.unicast, mix.static, mix.dynamic, mix.response], dtype=float)
     addressing = np.array([kind.value for kind in kinds])[
         rng.choice(4, count, p=weights / weights.sum())
@@ -121,13 +122,13 @@ def random_packets(
     dynamic = addressing == Addressing.DYNAMIC.value
     unicast = addressing == Addressing.UNICAST.value
     is_load = (rng.random(count) < mix.load) & ~response
-    kind = np.where(is_load, Kind.LOAD.value, Kind.STORE.value)
+    kind: IntArray = np.where(is_load, value_of(Kind.LOAD), value_of(Kind.STORE))
     kind = np.where(static & ~is_load & (rng.random(count) < 0.3), Kind.RED.value, kind)
     ack = response & (rng.random(count) < 0.4)
     kind = np.where(response, np.where(ack, Kind.STORE.value, Kind.LOAD.value), kind)
-    opcode = addressing << 2 | kind
+    opcode: IntArray = addressing << 2 | kind
 
-    length = rng.integers(1, mix.max_data + 1, count)
+    length: IntArray = rng.integers(1, mix.max_data + 1, count)
     length[ack] = 0
     enabled = ~response & ~is_load & (rng.random(count) < mix.byte_enable)
     length = np.where(enabled, np.minimum(length, MAX_BYTE_ENABLE_FLITS), length)
@@ -135,13 +136,15 @@ def random_packets(
     longest = min(mix.max_targets or params.max_targets, params.max_targets)
     targets = np.minimum(rng.geometric(1 / min(8, longest), count), longest)
     targets = np.where(rng.random(count) < 0.1, rng.integers(1, longest + 1, count), targets)
+    ends = rng.choice([1, min(LANES, longest), longest], count)
+    targets = np.where(rng.random(count) < 0.1, ends, targets)
     group = rng.integers(0, max(1, params.groups - 1), count)
     gpu_number = rng.integers(0, params.gpus, count)
     number = np.select([dynamic, static, unicast], [targets, group, gpu_number], targets)
 
     address = _addresses(params, port, response, rng, count)
     gpu = np.where(response, rng.integers(0, params.gpus, count), port // params.links_per_gpu)
-    vc = np.where(response, Vc.RESPONSE.value, Vc.REQUEST.value)
+    vc: IntArray = np.where(response, value_of(Vc.RESPONSE), value_of(Vc.REQUEST))
     enable = enabled.astype(np.int64)
     bad_lane = np.full(count, -1)
 
@@ -252,9 +255,7 @@ def _break(
     elif fault in ("no_group", "empty_group"):
         opcode[index], vc[index], length[index] = Opcode.MM_ST.value, 0, max(1, length[index])
         number[index] = (
-            params.groups - 1
-            if fault == "empty_group"
-            else rng.integers(params.groups, 1 << 15)
+            params.groups - 1 if fault == "empty_group" else rng.integers(params.groups, 1 << 15)
         )
     elif fault == "bad_response":
         opcode[index], vc[index] = Opcode.RSP_DATA.value, Vc.RESPONSE.value
@@ -283,9 +284,14 @@ def _assemble(
     lists = []
     for index in np.flatnonzero(listed):
         size = int(number[index])
-        if rng.random() < mix.cluster:
-            home = rng.integers(0, params.gpus, 2) * config.experts_per_gpu
-            targets = rng.choice(home, size) + rng.integers(0, config.experts_per_gpu, size)
+        choice = rng.random()
+        if choice < mix.cluster:
+            homes = rng.integers(0, params.gpus, rng.integers(1, 3)) * config.experts_per_gpu
+            targets = rng.choice(homes, size) + rng.integers(0, config.experts_per_gpu, size)
+            targets = np.minimum(targets, experts - 1)
+        elif choice < mix.cluster + mix.spread:
+            homes = np.resize(rng.permutation(params.gpus), size) * config.experts_per_gpu
+            targets = homes + rng.integers(0, config.experts_per_gpu, size)
             targets = np.minimum(targets, experts - 1)
         else:
             targets = rng.integers(0, experts, size)
@@ -297,12 +303,16 @@ def _assemble(
     extensions = np.where(listed, extension_flits(number), 0)
     if not np.array_equal(sizes, 1 + extensions + enable + carried):
         raise AssertionError("the framing rule and the assembly differ")
-    return Packets.build(
-        headers,
-        targets=np.concatenate(lists) if lists else np.zeros(0, dtype=np.int64),
-        byte_enables=_random_flits(rng, int(enable.sum())),
-        data=_random_flits(rng, int(carried.sum())),
-    ) if count else Packets()
+    return (
+        Packets.build(
+            headers,
+            targets=np.concatenate(lists) if lists else np.zeros(0, dtype=np.int64),
+            byte_enables=_random_flits(rng, int(enable.sum())),
+            data=_random_flits(rng, int(carried.sum())),
+        )
+        if count
+        else Packets()
+    )
 
 
 def _random_flits(rng: np.random.Generator, count: int) -> np.ndarray:
