@@ -8,7 +8,7 @@ that a property that got lost on the way cannot pass for one that holds.
 import re
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -71,6 +71,7 @@ def prove(
     *,
     induction: int | None = None,
     depth: int | None = None,
+    peek: Mapping[str, str] | None = None,
 ) -> Proof:
     """Prove all assertions of a circuit, for all inputs that its assumptions allow.
 
@@ -87,6 +88,9 @@ def prove(
         Prove by temporal induction of at most this length, from the initial state.
     depth : int, optional
         Only look at so many cycles after reset.
+    peek : mapping of str to str, optional
+        Inputs that always have the value of a signal inside, by names as in Verilog. For what an
+        induction must be told of the state; a signal that is not there is an error.
 
     Raises
     ------
@@ -101,6 +105,8 @@ def prove(
         command += f" -set rst 0 -tempinduct{'-baseonly' if induction is None else ''}"
         # Without `-seq`, which would leave the first cycles unproved.
         command += f" -maxsteps {depth if induction is None else induction}"
+    for name, inner in (peek or {}).items():
+        command += f" -set {name} \\{inner}"
     done = subprocess.run(
         [sys.executable, "-c", _RUN, *_PREPARE, f"{command} spec"],
         cwd=folder,

@@ -3,7 +3,7 @@ from operator import add, xor
 
 import pytest
 from amaranth.hdl import Const, Module, Signal, Value
-from dysharp.rtl.common.bits import any_of, one_hot_mux, popcount, prefix_or, tree
+from dysharp.rtl.common.bits import any_of, one_hot_mux, popcount, prefix_counts, prefix_or, tree
 from dysharp.verif.common.sim import evaluate
 
 WIDTHS = range(1, 10)
@@ -36,6 +36,14 @@ def test_prefix_or_exhaustive(width: int) -> None:
 @pytest.mark.parametrize("width", WIDTHS)
 def test_popcount_exhaustive(width: int) -> None:
     assert table(popcount, width) == [v.bit_count() for v in range(1 << width)]
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_prefix_counts_exhaustive(width: int) -> None:
+    for index in range(width):
+        below = (1 << index) - 1
+        got = table(lambda i, index=index: prefix_counts(i)[index], width)
+        assert got == [(value & below).bit_count() for value in range(1 << width)]
 
 
 @pytest.mark.parametrize("width", WIDTHS)

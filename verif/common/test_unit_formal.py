@@ -57,6 +57,22 @@ def test_proof_heeds_assumptions(tmp_path: Path) -> None:
     assert (proof.holds, proof.properties, proof.assumptions) == (True, 1, 1)
 
 
+@pytest.mark.parametrize(("inner", "known"), [("value", True), ("values", False)])
+def test_proof_peeks_inside(inner: str, known: bool, tmp_path: Path) -> None:
+    m = Module()
+    m.submodules.dut = dut = Module()
+    up, value, peek = Signal(), Signal(4, name="value"), Signal(4, name="peek")
+    dut.d.sync += value.eq(value + up)
+    m.d.comb += Assert(peek < 3)
+    if known:
+        proof = prove(m, [up, peek, value], tmp_path, depth=3, peek={"peek": inner})
+        assert proof.holds
+        assert not prove(m, [up, peek, value], tmp_path, depth=4, peek={"peek": inner}).holds
+    else:
+        with pytest.raises(RuntimeError, match=r"neither proved nor disproved"):
+            prove(m, [up, peek, value], tmp_path, depth=3, peek={"peek": inner})
+
+
 def test_proof_that_does_not_end_is_told(tmp_path: Path) -> None:
     m = Module()
     up, value = Signal(), Signal(4)

@@ -77,7 +77,7 @@ def test_params_depth_no_power_of_two(name: str, value: int) -> None:
 @pytest.mark.parametrize("name", DEPTHS)
 @pytest.mark.parametrize("max_targets", [1, 8, 9, 64, 100])
 def test_params_depth_too_small(name: str, max_targets: int) -> None:
-    roomy = dict.fromkeys(DEPTHS, 256)
+    roomy: dict[str, Any] = dict.fromkeys(DEPTHS, 256)
     params = SwitchParams(ports=8, max_targets=max_targets, **roomy)
     longest = {
         "ingress_depth": params.max_request_flits,

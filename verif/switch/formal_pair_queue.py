@@ -7,14 +7,16 @@ from amaranth.hdl import Assert, Assume, Module, Signal
 from dysharp.rtl.params import SwitchParams
 from dysharp.rtl.switch.pair_queue import PairQueue
 
-__all__ = ["ASSUMPTIONS", "PROPERTIES", "pair_queue_spec"]
+__all__ = ["ASSUMPTIONS", "PEEK", "PROPERTIES", "pair_queue_spec"]
 
-PROPERTIES = 7
+PROPERTIES = 10
 ASSUMPTIONS = 3
+PEEK = {f"peek_{end}{vc}": f"dut.{end}_ptr{vc}" for end in "wr" for vc in range(2)}
+"""Pointers inside: the induction needs to be told what they have to do with the entries held."""
 
 
 def pair_queue_spec(params: SwitchParams, *, careless: bool = False) -> tuple[Module, list[Any]]:
-    """Counters tell the truth and never exceed the depth, however long the queue runs.
+    """Tell the truth about room, and never hold more than the depth, however long the queue runs.
 
     Parameters
     ----------
@@ -48,10 +50,16 @@ def pair_queue_spec(params: SwitchParams, *, careless: bool = False) -> tuple[Mo
         # Of this spec itself, for the induction.
         Assert(held[0] + behind <= depths[0]),
     ]
-    for vc, used in enumerate((dut.used_request, dut.used_response)):
+    limits, rooms = (dut.limit_request, dut.limit_response), (dut.room_request, dut.room_response)
+    peeks = []
+    for vc, depth in enumerate(depths):
+        w_ptr, r_ptr = (Signal(range(2 * depth), name=f"peek_{end}{vc}") for end in "wr")
+        peeks += [w_ptr, r_ptr]
         m.d.comb += [
-            Assert(used == held[vc]),
-            Assert(used <= depths[vc]),
+            Assert((w_ptr - r_ptr)[: len(w_ptr)] == held[vc]),
+            Assert(held[vc] <= depth),
+            Assert(rooms[vc] == (held[vc] <= limits[vc])),
             Assert(dut.nonempty[vc] == (held[vc] != 0)),
         ]
-    return m, [dut.w_en, dut.w_vc, dut.pop, dut.pop_vc, dut.back]
+    m.d.comb += Assert(dut.full_response == (held[1] == depths[1]))
+    return m, [dut.w_en, dut.w_vc, dut.pop, dut.pop_vc, dut.back, *limits, *peeks]

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 from pathlib import Path
+from typing import Any
 
 import pytest
 from dysharp.rtl.params import SwitchParams
@@ -11,7 +12,7 @@ from dysharp.verif.switch import (
     formal_vc_buffer,
 )
 
-TINY = {"ports": 2, "max_targets": 16, "groups": 1, "ingress_depth": 32}
+TINY: dict[str, Any] = {"ports": 2, "max_targets": 16, "groups": 1, "ingress_depth": 32}
 SHAPES = {
     "equal": SwitchParams(**TINY, request_depth=32, response_depth=32),
     "wide-response": SwitchParams(**TINY, request_depth=32, response_depth=64),
@@ -21,7 +22,12 @@ SHAPES = {
 
 @pytest.mark.parametrize("params", SHAPES.values(), ids=SHAPES)
 def test_proof_pair_queue_counts(params: SwitchParams, tmp_path: Path) -> None:
-    proof = prove(*formal_pair_queue.pair_queue_spec(params), tmp_path, induction=2)
+    proof = prove(
+        *formal_pair_queue.pair_queue_spec(params),
+        tmp_path,
+        induction=2,
+        peek=formal_pair_queue.PEEK,
+    )
     assert proof.properties == formal_pair_queue.PROPERTIES
     assert proof.assumptions == formal_pair_queue.ASSUMPTIONS
     assert proof.holds
@@ -29,7 +35,7 @@ def test_proof_pair_queue_counts(params: SwitchParams, tmp_path: Path) -> None:
 
 def test_proof_pair_queue_needs_careful_readers(tmp_path: Path) -> None:
     spec = formal_pair_queue.pair_queue_spec(SHAPES["equal"], careless=True)
-    proof = prove(*spec, tmp_path, depth=4)
+    proof = prove(*spec, tmp_path, depth=4, peek=formal_pair_queue.PEEK)
     assert proof.properties == formal_pair_queue.PROPERTIES
     assert not proof.holds
 
@@ -51,6 +57,7 @@ def test_proof_vc_buffer_has_no_more_credits_than_room(tmp_path: Path) -> None:
 def test_proof_pruner_is_the_naive_one(tmp_path: Path) -> None:
     proof = prove(*formal_pruner.pruner_spec(), tmp_path)
     assert proof.properties == formal_pruner.PROPERTIES
+    assert proof.assumptions == formal_pruner.ASSUMPTIONS
     assert proof.holds
 
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import random
 from collections import deque
+from typing import Any
 
 import pytest
 from dysharp.rtl.params import SwitchParams
@@ -8,7 +9,7 @@ from dysharp.rtl.switch.pair_queue import PairQueue, entry_layout
 from dysharp.verif.common.sim import simulate
 from dysharp.verif.switch.units import Entry
 
-TINY = {"ports": 4, "max_targets": 16, "groups": 4, "ingress_depth": 32}
+TINY: dict[str, Any] = {"ports": 4, "max_targets": 16, "groups": 4, "ingress_depth": 32}
 SHAPES = {
     "equal": SwitchParams(**TINY, request_depth=32, response_depth=32),
     "wide-request": SwitchParams(**TINY, request_depth=64, response_depth=32),
@@ -36,10 +37,16 @@ def test_pair_queue_against_a_model(params: SwitchParams, seed: int) -> None:
         popped = None
         eager = (0.5, 0.5)
         for cycle in range(3000):
-            if cycle % 150 == 0:
-                eager = rng.choice([(0.9, 0.2), (0.2, 0.9), (0.6, 0.6), (1.0, 1.0)])
-            used = (ctx.get(dut.used_request), ctx.get(dut.used_response))
-            assert used == (len(queues[0]), len(queues[1]))
+            if cycle % 300 == 0:
+                eager = ((1.0, 0.2), (0.2, 0.9), (0.6, 0.6), (1.0, 1.0))[cycle // 300 % 4]
+            used = (len(queues[0]), len(queues[1]))
+            for vc, room in ((0, dut.room_request), (1, dut.room_response)):
+                # Just enough, just too few, or any.
+                limit = rng.choice([used[vc], used[vc] - 1, rng.randrange(depths[vc])])
+                limit = min(max(limit, 0), depths[vc] - 1)
+                ctx.set((dut.limit_request, dut.limit_response)[vc], limit)
+                assert ctx.get(room) == (used[vc] <= limit)
+            assert ctx.get(dut.full_response) == (used[1] == depths[1])
             assert ctx.get(dut.nonempty) == (len(queues[0]) > 0) | (len(queues[1]) > 0) << 1
             if popped is not None:
                 assert ctx.get(dut.r_entry) == entry_layout(params.dynamic).const(
@@ -117,9 +124,12 @@ def test_pair_queue_steps_back_over_a_header_and_its_list() -> None:
             ctx.set(dut.pop, 0)
             ctx.set(dut.back, 1)
             for n in range(steps):
-                assert ctx.get(dut.used_request) == params.request_depth - steps + n
+                held = params.request_depth - steps + n
+                for limit in (held - 1, held):
+                    ctx.set(dut.limit_request, limit)
+                    assert ctx.get(dut.room_request) == (limit == held)
                 await ctx.tick()
             ctx.set(dut.back, 0)
-            assert ctx.get(dut.used_request) == params.request_depth
+            assert ctx.get(dut.room_request) == 0
 
     simulate(dut, testbench, cycles=params.request_depth + 6 * steps + 1)

@@ -165,8 +165,10 @@ class Side(wiring.Component):
     -------
     w_en, w_vc, w_entry : In
         Write an entry to the pairs with their bit set.
-    used_request, used_response : Out, one per input
-        Entries held by each pair.
+    limit_request, limit_response : In
+        Entries that a pair may hold for a packet to be written.
+    room_request, room_response : Out(ports)
+        Pairs that hold no more.
     tx : Out
         The link.
     sent_flit, sent_request, sent_response : Out(1)
@@ -180,8 +182,10 @@ class Side(wiring.Component):
                 "w_en": In(params.ports),
                 "w_vc": In(1),
                 "w_entry": In(entry_layout(params.dynamic)),
-                "used_request": Out(range(params.request_depth + 1)).array(params.ports),
-                "used_response": Out(range(params.response_depth + 1)).array(params.ports),
+                "limit_request": In(range(params.request_depth)),
+                "limit_response": In(range(params.response_depth)),
+                "room_request": Out(params.ports),
+                "room_response": Out(params.ports),
                 "tx": Out(LinkSignature()),
                 "sent_flit": Out(1),
                 "sent_request": Out(1),
@@ -202,8 +206,10 @@ class Side(wiring.Component):
                 pair.w_en.eq(self.w_en[port]),
                 pair.w_vc.eq(self.w_vc),
                 pair.w_entry.eq(self.w_entry),
-                self.used_request[port].eq(pair.used_request),
-                self.used_response[port].eq(pair.used_response),
+                pair.limit_request.eq(self.limit_request),
+                pair.limit_response.eq(self.limit_response),
+                self.room_request[port].eq(pair.room_request),
+                self.room_response[port].eq(pair.room_response),
                 egress.nonempty[port].eq(pair.nonempty),
                 pair.pop.eq(egress.pop[port]),
                 pair.pop_vc.eq(egress.pop_vc),
