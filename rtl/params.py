@@ -20,7 +20,9 @@ def _check_int(name: str, value: object, low: int, high: int) -> None:
 
 
 def _check_choice(name: str, value: object, choices: tuple[int, ...]) -> None:
-    if value not in choices or isinstance(value, bool):
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"`{name}` must be an integer, not {value!r}")
+    if value not in choices:
         raise ValueError(f"`{name}` must be one of {choices}, not {value!r}")
 
 

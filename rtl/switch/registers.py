@@ -5,6 +5,7 @@ from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
+from ..common.bits import tree
 from ..flits import TARGET_BITS
 from ..params import SwitchParams
 from ..register_map import COUNTERS, register_map
@@ -180,7 +181,8 @@ class Registers(wiring.Component):
         for name, value in values.items():
             hit = Signal(name=f"hit_{name}")
             if name.rstrip("0123456789") == COUNTERS[0].name:
-                m.d.sync += hit.eq(valid & (address[block:] == addresses[name] >> block))
+                wanted = addresses[name] >> block
+                m.d.sync += hit.eq(valid & (address[block:] == wanted) & (address[:2] == 0))
             else:
                 m.d.sync += hit.eq(valid & select(name))
             hits.append(hit)
@@ -188,14 +190,11 @@ class Registers(wiring.Component):
         read_only = Signal()
         writable = [r.name for r in register_map(params) if r.access == "rw"]
         m.d.sync += read_only.eq(write & ~Cat(select(name) for name in writable).any())
-        rdata = Const(0, 32)
-        for value in chosen:
-            rdata = rdata | value
         ended = Signal()
         m.d.sync += [
             ended.eq(valid),
             self.bus.done.eq(ended),
-            self.bus.rdata.eq(rdata),
+            self.bus.rdata.eq(tree(chosen)),
             self.bus.error.eq(ended & (read_only | ~Cat(hits).any())),
         ]
         return m

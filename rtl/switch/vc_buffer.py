@@ -125,5 +125,6 @@ class VcBuffer(wiring.Component):
         with m.If(self.credit):
             m.d.sync += given.eq(given + 1)
 
+        check(m, platform, ~(self.restart & self.commit), "vc buffer: restart and commit together")
         check(m, platform, ~self.take | self.r_valid, "vc buffer: took a flit that is not there")
         return m

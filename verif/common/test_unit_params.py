@@ -39,7 +39,7 @@ def test_params_out_of_range(name: str) -> None:
         assert message_of(**{name: value}) == (ValueError, wanted)
 
 
-@pytest.mark.parametrize("name", RANGES)
+@pytest.mark.parametrize("name", [*RANGES, *CHOICES])
 @pytest.mark.parametrize("value", [8.0, "8", None, True])
 def test_params_no_integer(name: str, value: object) -> None:
     wanted = f"`{name}` must be an integer, not {value!r}"
@@ -47,7 +47,7 @@ def test_params_no_integer(name: str, value: object) -> None:
 
 
 @pytest.mark.parametrize("name", CHOICES)
-@pytest.mark.parametrize("value", [0, 3, 16, -1, True, "1", None])
+@pytest.mark.parametrize("value", [0, 3, 16, -1])
 def test_params_not_one_of(name: str, value: object) -> None:
     wanted = f"`{name}` must be one of {CHOICES[name]}, not {value!r}"
     assert message_of(**{name: value}) == (ValueError, wanted)

@@ -96,18 +96,7 @@ def test_registers_errors_where_there_is_nothing(params: SwitchParams) -> None:
     simulate(dut, testbench, cycles=8 * len(free) + 4 * len(taken) + 10)
 
 
-UNALIGNED = pytest.mark.xfail(strict=True, reason="the decoder of counters ignores bits 1:0")
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "experts_per_gpu",
-        "partition1",
-        pytest.param("rx_flits0", marks=UNALIGNED),
-        pytest.param("refused3", marks=UNALIGNED),
-    ],
-)
+@pytest.mark.parametrize("name", ["experts_per_gpu", "partition1", "rx_flits0", "refused3"])
 def test_registers_unaligned_addresses_are_no_registers(name: str) -> None:
     params = PRESETS["tiny"]
     dut = Registers(params)
@@ -120,7 +109,7 @@ def test_registers_unaligned_addresses_are_no_registers(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "params", [PRESETS["tiny"], SwitchParams(ports=40, groups=2)], ids=["tiny", "40"]
+    "params", [PRESETS["tiny"], SwitchParams(ports=40)], ids=["tiny", "40"]
 )
 def test_registers_multiples_of_experts_per_gpu(params: SwitchParams) -> None:
     rng = random.Random(3)
@@ -145,7 +134,7 @@ def test_registers_multiples_of_experts_per_gpu(params: SwitchParams) -> None:
 
 
 def test_registers_second_write_while_busy() -> None:
-    params = SwitchParams(ports=40, groups=2)
+    params = SwitchParams(ports=40)
     dut = Registers(params)
     address = address_of(params, "experts_per_gpu")
 
