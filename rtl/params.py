@@ -41,8 +41,7 @@ class SwitchParams:
     lanes : int
         Targets that a route unit maps in one cycle: 1, 2, 4 or 8.
     ports_per_route : int
-        How many ports share a route unit. One list flit enters a unit a cycle, so 8 ports on one
-        unit keep line rate when a packet with a list has 8 flits or more.
+        How many ports share a route unit. A unit takes one list flit a cycle.
     groups : int
         Static multicast groups.
     dynamic : bool

@@ -81,7 +81,7 @@ def _run(
     with console.status(f"synthesising {top}"):
         area = synthesise(
             design,
-            top,
+            design.stem,
             workdir=out,
             libs=libs or (EMBEDDED_LIB,),
             clock_ps=clock_ps,

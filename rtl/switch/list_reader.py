@@ -31,8 +31,8 @@ class ListReader(wiring.Component):
     header : In(128)
         The flit at the head.
     at_head, has_list, good, known : In(1)
-        It is a header; its opcode has a list; nothing else is wrong with it; the ports of the packet
-        are known already.
+        It is a header; its opcode has a list; nothing else is wrong with it; its ports are known
+        from a pass before.
     allowed : In(ports)
         Ports in this port's partition.
     r_valid : In(1)
@@ -114,6 +114,7 @@ class ListReader(wiring.Component):
         list_flits = extension_flits(header)[:bits]
 
         scanning = Signal()  # a long list is read through, its first flit is done
+        looked = Signal()  # it was read through; the packet was started again since
         left = Signal(bits)  # list flits behind the head, while scanning or passing
         targets = Signal(range(params.max_targets + 1))  # targets in them
         asked = Signal()  # the unit works on a flit of ours
@@ -138,28 +139,28 @@ class ListReader(wiring.Component):
         with m.If(answered):
             m.d.sync += self.lanes.eq(self.route_lanes)
 
-        # What comes back.
-        is_bad = bad | self.route_bad
-        m.d.comb += self.ports.eq(found | ports_of(params, self.route_gpus, header))
+        # What comes back. After a look at a long list it stands in `found` and `bad`.
+        known = self.known | looked
+        is_bad = bad | (self.route_bad & ~looked)
+        answer = ports_of(params, self.route_gpus, header)
+        m.d.comb += self.ports.eq(found | Mux(looked, 0, answer))
         with m.If(is_bad):
             m.d.comb += self.status.eq(Status.BAD_TARGET)
         with m.Elif((self.ports & ~self.allowed).any()):
             m.d.comb += self.status.eq(Status.PARTITION)
-        unknown = at_list & self.good & ~self.known
         # A flit that came past the RAM is not there again for a cycle; then it is asked for anew.
-        scan = answered & unknown & ~short & self.r_valid
-        scan_end = scan & Mux(scanning, left == 1, 0)
+        scan = answered & at_list & self.good & ~known & ~short & self.r_valid
+        scan_end = scan & scanning & (left == 1)
         m.d.comb += [
-            self.ready.eq(Mux(self.known, have | answered, answered & short)),
+            self.ready.eq(Mux(known, have | answered, answered & short)),
             self.stall.eq(passing_list & ~have & ~answered),
             self.take.eq(scan),
             self.restart.eq(scan_end),
         ]
-        with m.If(scan_end):
-            m.d.sync += [scanning.eq(0), found.eq(0), bad.eq(0)]
-        with m.Elif(scan):
+        with m.If(scan):
             m.d.sync += [
-                scanning.eq(1),
+                scanning.eq(~scan_end),
+                looked.eq(scan_end),
                 found.eq(self.ports),
                 bad.eq(is_bad),
                 left.eq(Mux(scanning, left, list_flits) - 1),
@@ -173,9 +174,10 @@ class ListReader(wiring.Component):
                 m.d.sync += left.eq(Mux(self.has_list, list_flits - 1, 0))
             with m.Elif(left != 0):
                 m.d.sync += left.eq(left - 1)
-        with m.Elif(answered & (self.known | short | self.passing)):
+        with m.Elif(answered & (known | short | self.passing)):
             m.d.sync += have.eq(1)
         with m.If(self.flush):
             m.d.sync += [have.eq(0), asked_well.eq(0), left.eq(0)]
-            m.d.sync += [scanning.eq(0), found.eq(0), bad.eq(0)]
+        with m.If(self.flush | (self.leave & self.at_head)):
+            m.d.sync += [scanning.eq(0), looked.eq(0), found.eq(0), bad.eq(0)]
         return m

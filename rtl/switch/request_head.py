@@ -145,18 +145,13 @@ class RequestHead(wiring.Component):
                 is_output = name in ("request", "count")
                 m.d.comb += outer.eq(inner) if is_output else inner.eq(outer)
             is_dynamic = header.opcode[2:4] == Addressing.DYNAMIC
-            # What a look at a long list told; the packet was started again since.
-            looked = Signal()
-            looked_ports = Signal(params.ports)
-            looked_status = Signal(Status)
-            known = repeated | looked
             at_head = held & first
             m.d.comb += [
                 lists.header.eq(self.o_flit),
                 lists.at_head.eq(at_head),
                 lists.has_list.eq(is_dynamic),
                 lists.good.eq(list_good),
-                lists.known.eq(known),
+                lists.known.eq(repeated),
                 lists.allowed.eq(self.allowed),
                 lists.r_valid.eq(self.r_valid),
                 lists.leave.eq(self.o_take),
@@ -168,24 +163,10 @@ class RequestHead(wiring.Component):
                 self.o_list_next.eq(lists.list_next),
                 self.lanes.eq(lists.lanes),
             ]
-            with m.If(look_restart):
-                m.d.sync += [
-                    looked.eq(1),
-                    looked_ports.eq(lists.ports),
-                    looked_status.eq(lists.status),
-                ]
-            with m.If((self.o_take & first) | self.again):
-                m.d.sync += looked.eq(0)
             ready = Mux(first, ~is_dynamic | ~list_good | lists.ready, ~lists.stall)
             m.d.comb += self.o_valid.eq(held & ready)
             with m.If(repeated):
                 m.d.comb += [self.o_ports.eq(self.waiting), self.o_good.eq(1)]
-            with m.Elif(looked):
-                m.d.comb += [
-                    self.o_ports.eq(looked_ports),
-                    self.o_status.eq(looked_status),
-                    self.o_good.eq(looked_status == Status.OK),
-                ]
             with m.Elif(is_dynamic & list_good):
                 m.d.comb += [
                     self.o_ports.eq(lists.ports),

@@ -129,7 +129,8 @@ class Sender(wiring.Component):
         second = Signal()  # the second cycle of a list flit, for the lanes that went round (EMIT)
 
         m.submodules.pruner = pruner = Pruner()
-        total = header.count[:4] + count  # gathered so far, 8 at most before
+        gathered = header.count[: params.max_targets.bit_length()]  # of the header in T
+        total = gathered[:4] + count  # 8 at most before
         filled = Signal(range(2 * LANES))
         m.d.comb += [
             pruner.i_flit.as_value().eq(entry.flit),
@@ -183,7 +184,7 @@ class Sender(wiring.Component):
                 m.d.comb += self.stop.eq(ends)
                 with m.If(self.i_valid):
                     m.d.sync += [
-                        header.count.eq(header.count + count),
+                        gathered.eq(gathered + count),
                         steps.eq(steps + 1),
                     ]
                     with m.If((state == State.COUNT) | (total > LANES)):
