@@ -104,8 +104,11 @@ class Opcode(enum.Enum, shape=4):
 
 
 class Status(enum.Enum, shape=4):
-    """``aux`` of a response. The switch tests a request in the order of the numbers from 1 on
-    and answers with the first that applies."""
+    """``aux`` of a response.
+
+    The switch tests a request in the order of the numbers from 1 on and answers with the first that
+    applies.
+    """
 
     OK = 0
     UNKNOWN_OPCODE = 1

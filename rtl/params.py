@@ -93,8 +93,7 @@ class SwitchParams:
                 raise ValueError(f"`{name}` must be a power of two, not {value!r}")
             if value < longest:
                 raise ValueError(
-                    f"`{name}` must be at least {longest} to hold the longest packet, "
-                    f"not {value!r}"
+                    f"`{name}` must be at least {longest} to hold the longest packet, not {value!r}"
                 )
         _check_int("rx_timeout", self.rx_timeout, 16, 1 << 20)
         if self.rx_timeout & (self.rx_timeout - 1):
@@ -122,8 +121,10 @@ class SwitchParams:
 
     @property
     def queue_margin(self) -> int:
-        """Slots of a pair's request queue that admission leaves free: those that an output may
-        step back over, a header and its list (``rtl/switch/sender.py``)."""
+        """Slots of a pair's request queue that admission leaves free.
+
+        An output may step back over a header and its list (``rtl/switch/sender.py``).
+        """
         return 1 + self.max_extensions if self.dynamic else 0
 
     @property

@@ -44,7 +44,7 @@ def one_hot_mux(select: Value, values: Sequence[ValueLike]) -> Value:
 
 
 def popcount(bits: Value) -> Value:
-    """Number of set bits, as a balanced tree of adders."""
+    """Count the set bits with a balanced tree of adders."""
     total = tree([Cat(bit) for bit in bits], lambda a, b: a + b)
     return total[: len(bits).bit_length()]
 

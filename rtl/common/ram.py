@@ -34,8 +34,8 @@ class Ram(wiring.Component):
 
     Timing
     ------
-    A word written in cycle *t* can be read from cycle *t* + 1 on. ``r_data`` follows ``r_en`` by one
-    cycle. Reading the address that is being written gives an undefined word: users must not.
+    A word written in cycle *t* can be read from cycle *t* + 1 on. ``r_data`` follows ``r_en`` by
+    one cycle. Reading the address that is being written gives an undefined word: users must not.
 
     Reset
     -----

@@ -29,7 +29,8 @@ class RoundRobin(wiring.Component):
 
     Timing
     ------
-    ``grant`` is combinational from ``request`` (depth logarithmic in `count`), not from ``advance``.
+    ``grant`` is combinational from ``request`` (depth logarithmic in `count`), not from
+    ``advance``.
 
     Ordering
     --------

@@ -43,9 +43,9 @@ class ColumnReader(wiring.Component):
 
     Timing
     ------
-    An entry that is in a pair in cycle *t* is at ``entry`` in *t* + 1. One entry per cycle, also from
-    one packet to the next. Whether a packet ends is read from its last entry in the cycle in which the
-    next one is chosen (path: RAM output to pair select).
+    An entry that is in a pair in cycle *t* is at ``entry`` in *t* + 1. One entry per cycle, also
+    from one packet to the next. Whether a packet ends is read from its last entry in the cycle in
+    which the next one is chosen (path: RAM output to pair select).
 
     Ordering
     --------
@@ -106,8 +106,7 @@ class ColumnReader(wiring.Component):
             pops.eq(may_pop & Mux(goes_on, same_waits, wins[0] | wins[1])),
             self.pop_vc.eq(Mux(goes_on, self.vc, new_vc)),
             self.pop.eq(
-                Mux(goes_on, self.source, Mux(new_vc, grants[1], grants[0]))
-                & pops.replicate(ports)
+                Mux(goes_on, self.source, Mux(new_vc, grants[1], grants[0])) & pops.replicate(ports)
             ),
         ]
         with m.If(pops):

@@ -17,8 +17,8 @@ class CopyWriter(wiring.Component):
     """Holds one flit, and with a header waits until outputs have room for the whole packet.
 
     A request is written as soon as one of its outputs has room for all of it. When others have
-    not, the packet is started again for their copies, so that no copy waits for another one's output.
-    A refused request is answered by one flit to its own port, and its flits are dropped.
+    not, the packet is started again for their copies, so that no copy waits for another one's
+    output. A refused request is answered by one flit to its own port, and its flits are dropped.
 
     Parameters
     ----------
@@ -32,8 +32,8 @@ class CopyWriter(wiring.Component):
     i_valid, i_flit, i_last, i_first : In
         The next flit, whether it is the last or the first of its packet.
     i_ports, i_status, i_good, i_limit : In
-        With a header: output ports, status, whether that is OK, and how many entries a pair may hold
-        for the packet to fit.
+        With a header: output ports, status, whether that is OK, and how many entries a pair may
+        hold for the packet to fit.
     i_list_next : In(1)
         A list flit follows the flit.
     i_take : Out(1)

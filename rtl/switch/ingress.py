@@ -162,9 +162,9 @@ class Ingress(wiring.Component):
             responses.room.eq(self.room_response),
         ]
 
-        # The row: whole packets, the channels in turns. Whose turn it is stands in a register, since it
-        # steers wide multiplexers; it passes on when a packet ends, or when there is nothing to
-        # write, and the other channel has something.
+        # The row: whole packets, the channels in turns. Whose turn it is stands in a register,
+        # since it steers wide multiplexers; it passes on when a packet ends, or when there is
+        # nothing to write, and the other channel has something.
         busy = Signal()  # a packet is under way, behind its header
         turn = Signal()
         m.d.comb += [

@@ -14,7 +14,7 @@ __all__ = ["PairQueue", "entry_layout"]
 
 
 def entry_layout(dynamic: bool) -> data.StructLayout:
-    """What a pair queue stores for one flit.
+    """Return the layout of what a pair queue stores for one flit.
 
     ``flit``, ``last`` (of its packet) and, with dynamic support, ``list_next`` (an extension flit
     follows) and ``lanes`` (which of that flit's targets belong to this output; undefined without).
@@ -51,7 +51,8 @@ class PairQueue(wiring.Component):
     pop, pop_vc : In
         Read the oldest entry of ``pop_vc`` and step over it.
     back : In(1)
-        Step the request channel back by one entry that was popped before. Not together with ``pop``.
+        Step the request channel back by one entry that was popped before. Not together with
+        ``pop``.
     r_entry : Out
         The entry popped last.
 
@@ -127,7 +128,7 @@ class PairQueue(wiring.Component):
 
 
 def _at(base: int, offset):
-    """`base + offset`; a concatenation where `base` is a multiple of the offset's range."""
+    """Add without an adder where `base` is a multiple of the range of `offset`."""
     span = 1 << len(offset)
     if base % span:
         return base + offset

@@ -12,13 +12,13 @@ __all__ = ["Receiver", "data_flits", "extension_flits"]
 
 
 def extension_flits(header: data.View):
-    """Extension flits behind a header with any opcode, as the framing rule says."""
+    """Count the extension flits behind a header with any opcode, as the framing rule says."""
     listed = header.opcode[2:4] == Addressing.DYNAMIC
     return ((header.count + LANES - 1) >> (LANES - 1).bit_length()) & listed.replicate(13)
 
 
 def data_flits(header: data.View):
-    """Data flits behind a header with any opcode, as the framing rule says."""
+    """Count the data flits behind a header with any opcode, as the framing rule says."""
     is_response = header.opcode[2:4] == Addressing.RESPONSE
     carries = Mux(is_response, header.opcode[1], header.opcode[0])
     return header.length & carries.replicate(len(header.length))

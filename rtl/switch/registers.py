@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Registers of the switch behind a simple bus, and the event counters."""
 
+from itertools import pairwise
+
 from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
@@ -82,8 +84,9 @@ class Registers(wiring.Component):
 
     Timing
     ------
-    ``done`` three cycles after ``valid``. The upper half of a counter follows its lower half by a cycle. After a write to ``experts_per_gpu`` the multiples are
-    computed one a cycle; ``busy`` reads 1 meanwhile.
+    ``done`` three cycles after ``valid``. The upper half of a counter follows its lower half by a
+    cycle. After a write to ``experts_per_gpu`` the multiples are computed one a cycle; ``busy``
+    reads 1 meanwhile.
 
     Errors
     ------
@@ -216,6 +219,6 @@ class Registers(wiring.Component):
             above = Mux(left == gpus, 0, registers[-1]) + experts
             m.d.sync += left.eq(left - 1)
             m.d.sync += registers[-1].eq(Mux(above[TARGET_BITS:] != 0, 1 << TARGET_BITS, above))
-            for low, high in zip(registers, registers[1:], strict=False):
+            for low, high in pairwise(registers):
                 m.d.sync += low.eq(high)
         return {"experts_per_gpu": experts, "busy": left != 0}

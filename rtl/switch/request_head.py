@@ -67,8 +67,8 @@ class RequestHead(wiring.Component):
 
     Timing
     ------
-    A header that appears at ``r_flit`` in cycle *t* is passed on in *t* + 1, or, with a list of up to
-    8 targets and an idle route unit, in *t* + 2. A longer list is read through once before.
+    A header that appears at ``r_flit`` in cycle *t* is passed on in *t* + 1, or, with a list of up
+    to 8 targets and an idle route unit, in *t* + 2. A longer list is read through once before.
 
     Ordering
     --------

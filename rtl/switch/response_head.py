@@ -24,8 +24,8 @@ class ResponseHead(wiring.Component):
     Members
     -------
     r_valid, r_flit, r_last, take
-        The reader's side of a :class:`VcBuffer`, whose ``mark`` and ``commit`` are held: every flit is
-        given back when it was taken.
+        The reader's side of a :class:`VcBuffer`, whose ``mark`` and ``commit`` are held: every flit
+        is given back when it was taken.
     limit : Out
         Entries that a pair's response queue may hold for the packet to fit.
     room : In(ports)

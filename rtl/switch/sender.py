@@ -24,7 +24,7 @@ class State(enum.Enum, shape=3):
     COUNT = 2
     """More than 8 targets belong to this port: the list is only counted."""
     BACK = 3
-    """The pair queue steps back to the header, whose entry tells the lanes of the first list flit."""
+    """The pair queue steps back to the header, whose entry has the lanes of the first list flit."""
     AGAIN = 4
     """The header comes by again; it has left already."""
     EMIT = 5
@@ -57,8 +57,8 @@ class Sender(wiring.Component):
     Timing
     ------
     An entry taken in cycle *t* is on the link in *t* + 2. One flit per cycle. A copy whose list
-    comes in *m* flits and is pruned to *n* targets delays its header by *m* - 1 cycles for *n* <= 8,
-    and by about 4 *m* for more.
+    comes in *m* flits and is pruned to *n* targets delays its header by *m* - 1 cycles for *n* <=
+    8, and by about 4 *m* for more.
     """
 
     def __init__(self, params: SwitchParams) -> None:

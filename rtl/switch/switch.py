@@ -40,14 +40,14 @@ class Switch(wiring.Component):
 
     Timing
     ------
-    A header on an idle input's link in cycle *t* is on an idle output's link in *t* + 6, with a list
-    of up to 8 targets in *t* + 7. One flit per cycle and port in both directions. All outputs are
-    registers; ``rx.flit`` passes two multiplexers before its first register.
+    A header on an idle input's link in cycle *t* is on an idle output's link in *t* + 6, with a
+    list of up to 8 targets in *t* + 7. One flit per cycle and port in both directions. All outputs
+    are registers; ``rx.flit`` passes two multiplexers before its first register.
 
     Ordering
     --------
-    Packets of one input, output and channel stay in order. Refusals of a port's requests are in order
-    among themselves.
+    Packets of one input, output and channel stay in order. Refusals of a port's requests are in
+    order among themselves.
 
     Reset
     -----
@@ -65,8 +65,8 @@ class Switch(wiring.Component):
 
     Area
     ----
-    Buffers: ``ports**2 * (request_depth + response_depth)`` entries and ``2 * ports * ingress_depth``
-    flits of RAM. Logic: a ``ports``-way multiplexer of a flit at every output.
+    Buffers: ``ports**2 * (request_depth + response_depth)`` entries and ``2 * ports *
+    ingress_depth`` flits of RAM. Logic: a ``ports``-way multiplexer of a flit at every output.
     """
 
     def __init__(self, params: SwitchParams) -> None:
@@ -112,9 +112,7 @@ class Switch(wiring.Component):
             groups = Array(registers.groups)
             m.d.comb += [
                 ingress.allowed.eq(registers.allowed[port]),
-                ingress.group_gpus.eq(
-                    Mux(ingress.group < params.groups, groups[ingress.group], 0)
-                ),
+                ingress.group_gpus.eq(Mux(ingress.group < params.groups, groups[ingress.group], 0)),
                 registers.faults[port].eq(ingress.fault),
             ]
             events = {

@@ -45,9 +45,9 @@ class VcBuffer(wiring.Component):
     Timing
     ------
     A flit that is written while the reader has caught up appears at ``r_flit`` in the same cycle
-    (combinational path ``w_flit`` to ``r_flit``); otherwise it is read from the RAM, two cycles after
-    it was written at the earliest. One flit per cycle. After ``restart`` the first flit is back
-    two cycles later.
+    (combinational path ``w_flit`` to ``r_flit``); otherwise it is read from the RAM, two cycles
+    after it was written at the earliest. One flit per cycle. After ``restart`` the first flit is
+    back two cycles later.
 
     Reset
     -----

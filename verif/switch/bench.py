@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measures the switch: throughput, latency, deadlock soak, area and clock. See ``bench/README.md``."""
+"""Measures the switch: throughput, latency, deadlock soak, area and clock."""
 
 import os
 import time
@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-
 from dysharp.gen.traces import Trace, read_trace, synthetic_trace
 from dysharp.gen.writer import write_top
 from dysharp.golden.arrays import value_of
@@ -116,9 +115,7 @@ def unicast_throughput(
     elapsed = time.perf_counter() - began
     first = min(int(log.cycles[0]) for log in result.inputs) + 500
     last = min(int(log.cycles[-1]) for log in result.inputs)
-    sent = sum(
-        int(((log.cycles >= first) & (log.cycles < last)).sum()) for log in result.outputs
-    )
+    sent = sum(int(((log.cycles >= first) & (log.cycles < last)).sum()) for log in result.outputs)
     return sent / params.ports / (last - first), result.cycles / elapsed / 1000
 
 
@@ -130,7 +127,8 @@ def latencies(environment: SwitchEnvironment, seed: int) -> Results:
     one_target = [[gpu] for gpu in gpus]
     fans = [
         sorted(int(gpu) for gpu in rng.choice(params.gpus, size, replace=False))
-        for size in gpus[1:] if size > 1
+        for size in gpus[1:]
+        if size > 1
     ] + [list(gpus)]
     dynamic = _header_latency(environment, one_target, seed, by_list=True)
     by_list = _header_latency(environment, fans, seed, by_list=True)
@@ -197,10 +195,8 @@ def _header_cycles(log: FlitLog) -> dict[int, int]:
     return dict(zip(numbers.tolist(), log.cycles[packets.starts].tolist(), strict=True))
 
 
-def area_and_clock(
-    params: SwitchParams, folder: Path, progress: Callable[[str], None]
-) -> Results:
-    """What lists cost in logic and flops, and how fast the switch could be clocked."""
+def area_and_clock(params: SwitchParams, folder: Path, progress: Callable[[str], None]) -> Results:
+    """Measure what lists cost in logic and flops, and how fast the switch could be clocked."""
     results: Results = {"prune_area_overhead": None, "fmax_asap7_tt_GHz": None}
     pdks = _pdk_root()
     nangate = sorted(pdks.glob("nangate45/lib/*typ.lib*")) if pdks else []
@@ -252,7 +248,7 @@ def _config(params: SwitchParams) -> SwitchConfig:
 
 
 def _shared(part: str) -> Path | None:
-    """A folder of data that is not part of the project, if it is there."""
+    """Find a folder of data that is not part of the project."""
     root = os.environ.get("DYSHARP_SHARED")
     base = Path(root) if root else Path(__file__).resolve().parents[3] / "shared"
     path = base / part
@@ -265,7 +261,7 @@ def _pdk_root() -> Path | None:
 
 
 def _trace(seed: int, tokens: int) -> tuple[Trace, str]:
-    """The OLMoE trace where it is there, else a synthetic one of the same shape."""
+    """Read the OLMoE trace where it is there, else make one of the same shape."""
     folder = _shared("data/moe_routes")
     found = sorted(folder.glob("olmoe*.jsonl*")) if folder else []
     if found:

@@ -108,9 +108,7 @@ def test_registers_unaligned_addresses_are_no_registers(name: str) -> None:
     simulate(dut, testbench, cycles=20)
 
 
-@pytest.mark.parametrize(
-    "params", [PRESETS["tiny"], SwitchParams(ports=40)], ids=["tiny", "40"]
-)
+@pytest.mark.parametrize("params", [PRESETS["tiny"], SwitchParams(ports=40)], ids=["tiny", "40"])
 def test_registers_multiples_of_experts_per_gpu(params: SwitchParams) -> None:
     rng = random.Random(3)
     dut = Registers(params)
