@@ -2,10 +2,10 @@
 """Ingress of one port: from the link to the row of pair queues."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal
-from amaranth.lib import data, wiring
-from amaranth.lib.wiring import In, Out
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out, connect, flipped
 
-from ..flits import LANES
+from ..flits import FLIT_BITS
 from ..params import SwitchParams
 from .copy_writer import CopyWriter
 from .link import LinkSignature
@@ -13,7 +13,7 @@ from .pair_queue import entry_layout
 from .receiver import Receiver
 from .request_head import RequestHead
 from .response_head import ResponseHead
-from .route_unit import lane_layout
+from .route_unit import RouteSignature
 from .vc_buffer import VcBuffer
 
 __all__ = ["Ingress"]
@@ -46,10 +46,10 @@ class Ingress(wiring.Component):
         Write the entry to the pairs with their bit set.
     w_vc, w_entry : Out
         The channel, and the entry for every pair; only ``lanes`` differs between the pairs.
-    allowed, group, group_gpus, route_* :
+    allowed, group, group_gpus, route :
         As in :class:`RequestHead`.
     offered_flit : Out(128)
-        The flit that ``route_request`` offers.
+        The flit that ``route`` offers.
     fault : Out(1)
         The sender was cut off (:class:`Receiver`).
     got_flit, got_request, got_response, refused, dropped : Out(1)
@@ -86,14 +86,8 @@ class Ingress(wiring.Component):
         }
         if params.dynamic:
             members |= {
-                "offered_flit": Out(128),
-                "route_request": Out(1),
-                "route_count": Out(range(LANES + 1)),
-                "route_grant": In(1),
-                "route_done": In(1),
-                "route_gpus": In(params.gpus),
-                "route_bad": In(1),
-                "route_lanes": In(data.ArrayLayout(lane_layout(params), LANES)),
+                "offered_flit": Out(FLIT_BITS),
+                "route": Out(RouteSignature(params)),
             }
         super().__init__(members)
 
@@ -198,8 +192,5 @@ class Ingress(wiring.Component):
                 ]
         if params.dynamic:
             m.d.comb += self.offered_flit.eq(request_buffer.r_flit)
-            for name in ("request", "count", "grant", "done", "gpus", "bad", "lanes"):
-                outer, inner = getattr(self, f"route_{name}"), getattr(requests, f"route_{name}")
-                is_output = name in ("request", "count")
-                m.d.comb += outer.eq(inner) if is_output else inner.eq(outer)
+            connect(m, requests.route, flipped(self.route))
         return m

@@ -9,7 +9,7 @@ from ..flits import FLIT_BITS, HEADER, LANES, Status
 from ..params import SwitchParams
 from .destination import ports_of
 from .receiver import extension_flits
-from .route_unit import lane_layout
+from .route_unit import RouteSignature, lane_layout
 
 __all__ = ["ListReader"]
 
@@ -59,8 +59,8 @@ class ListReader(wiring.Component):
         The flit behind the head is a list flit.
     lanes : Out
         Registered: the lanes of the list flit that was behind the head when the last flit left.
-    route_* :
-        This port's side of a :class:`RouteUnit`.
+    route : Out
+        This port's side of a route unit (:class:`RouteSignature`).
 
     Timing
     ------
@@ -71,7 +71,6 @@ class ListReader(wiring.Component):
 
     def __init__(self, params: SwitchParams) -> None:
         self._params = params
-        lanes = data.ArrayLayout(lane_layout(params), LANES)
         super().__init__(
             {
                 "header": In(FLIT_BITS),
@@ -92,14 +91,8 @@ class ListReader(wiring.Component):
                 "passing": In(1),
                 "stall": Out(1),
                 "list_next": Out(1),
-                "lanes": Out(lanes),
-                "route_request": Out(1),
-                "route_count": Out(range(LANES + 1)),
-                "route_grant": In(1),
-                "route_done": In(1),
-                "route_gpus": In(params.gpus),
-                "route_bad": In(1),
-                "route_lanes": In(lanes),
+                "lanes": Out(data.ArrayLayout(lane_layout(params), LANES)),
+                "route": Out(RouteSignature(params)),
             }
         )
 
@@ -127,22 +120,22 @@ class ListReader(wiring.Component):
         passing_list = self.passing & (left != 0)
         targets_now = Mux(self.at_head & ~scanning, header.count[: len(targets)], targets)
         m.d.comb += [
-            self.route_request.eq((at_list | passing_list) & ~self.waits & ~asked & ~have),
-            self.route_count.eq(Mux(targets_now >= LANES, LANES, targets_now[:4])),
+            self.route.request.eq((at_list | passing_list) & ~self.waits & ~asked & ~have),
+            self.route.count.eq(Mux(targets_now >= LANES, LANES, targets_now[:4])),
             self.list_next.eq(Mux(self.at_head, self.has_list, left != 0)),
         ]
-        answered = self.route_done & asked_well
-        with m.If(self.route_grant):
+        answered = self.route.done & asked_well
+        with m.If(self.route.grant):
             m.d.sync += [asked.eq(1), asked_well.eq(self.r_valid)]
-        with m.Elif(self.route_done):
+        with m.Elif(self.route.done):
             m.d.sync += [asked.eq(0), asked_well.eq(0)]
         with m.If(answered):
-            m.d.sync += self.lanes.eq(self.route_lanes)
+            m.d.sync += self.lanes.eq(self.route.lanes)
 
         # What comes back. After a look at a long list it stands in `found` and `bad`.
         known = self.known | looked
-        is_bad = bad | (self.route_bad & ~looked)
-        answer = ports_of(params, self.route_gpus, header)
+        is_bad = bad | (self.route.bad & ~looked)
+        answer = ports_of(params, self.route.gpus, header)
         m.d.comb += self.ports.eq(found | Mux(looked, 0, answer))
         with m.If(is_bad):
             m.d.comb += self.status.eq(Status.BAD_TARGET)

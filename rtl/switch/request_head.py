@@ -3,7 +3,7 @@
 
 from amaranth.hdl import Const, Module, Mux, Signal
 from amaranth.lib import data, wiring
-from amaranth.lib.wiring import In, Out
+from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ..address_hash import link_of
 from ..common.bits import any_of
@@ -23,7 +23,7 @@ from ..params import SwitchParams
 from .destination import gpu_one_hot, ports_of
 from .list_reader import ListReader
 from .receiver import data_flits, extension_flits
-from .route_unit import lane_layout
+from .route_unit import RouteSignature, lane_layout
 
 __all__ = ["RequestHead"]
 
@@ -51,9 +51,9 @@ class RequestHead(wiring.Component):
         GPU mask of the group ``group``; 0 when there is none of that number.
     group : Out(15)
         Group number of the header at the head.
-    route_request, route_count, route_grant, route_done, route_gpus, route_bad, route_lanes
-        This port's side of a :class:`RouteUnit`; the flit offered is ``r_flit``. Only with
-        dynamic support.
+    route : Out
+        This port's side of a route unit (:class:`RouteSignature`); the flit that it offers is
+        ``r_flit``. Only with dynamic support.
     again, waiting : In
         From the :class:`CopyWriter`: start the packet again, for these ports.
     waits, drops : In(1)
@@ -104,16 +104,9 @@ class RequestHead(wiring.Component):
             "o_take": In(1),
         }
         if params.dynamic:
-            lanes = data.ArrayLayout(lane_layout(params), LANES)
             members |= {
-                "route_request": Out(1),
-                "route_count": Out(range(LANES + 1)),
-                "route_grant": In(1),
-                "route_done": In(1),
-                "route_gpus": In(params.gpus),
-                "route_bad": In(1),
-                "route_lanes": In(lanes),
-                "lanes": Out(lanes),
+                "route": Out(RouteSignature(params)),
+                "lanes": Out(data.ArrayLayout(lane_layout(params), LANES)),
             }
         super().__init__(members)
 
@@ -140,10 +133,7 @@ class RequestHead(wiring.Component):
         look_take, look_restart = Signal(), Signal()
         if params.dynamic:
             m.submodules.lists = lists = ListReader(params)
-            for name in ("request", "count", "grant", "done", "gpus", "bad", "lanes"):
-                inner, outer = getattr(lists, f"route_{name}"), getattr(self, f"route_{name}")
-                is_output = name in ("request", "count")
-                m.d.comb += outer.eq(inner) if is_output else inner.eq(outer)
+            connect(m, lists.route, flipped(self.route))
             is_dynamic = header.opcode[2:4] == Addressing.DYNAMIC
             at_head = held & first
             m.d.comb += [

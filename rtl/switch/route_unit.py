@@ -10,7 +10,7 @@ from ..common.round_robin import RoundRobin
 from ..flits import EXTENSION, FLIT_BITS, LANES, TARGET_BITS
 from ..params import SwitchParams
 
-__all__ = ["MULTIPLE_BITS", "RouteUnit", "lane_layout"]
+__all__ = ["MULTIPLE_BITS", "RouteSignature", "RouteUnit", "lane_layout"]
 
 MULTIPLE_BITS = TARGET_BITS + 1
 """Width of a multiple of ``experts_per_gpu``; one that is larger than every target saturates."""
@@ -19,6 +19,42 @@ MULTIPLE_BITS = TARGET_BITS + 1
 def lane_layout(params: SwitchParams) -> data.StructLayout:
     """Where one target lives: ``valid`` and the number of its GPU."""
     return data.StructLayout({"valid": 1, "gpu": range(params.gpus)})
+
+
+class RouteSignature(wiring.Signature):
+    """A port's side of a :class:`RouteUnit`, without the flit.
+
+    Members
+    -------
+    request, count : Out
+        An extension flit is offered, and how many of its lanes hold a target.
+    grant : In(1)
+        It is taken.
+    done : In(1)
+        The result of the flit that was taken last is there:
+    lanes, gpus, bad : In
+        as in :class:`RouteUnit`.
+    """
+
+    def __init__(self, params: SwitchParams) -> None:
+        self._params = params
+        super().__init__(
+            {
+                "request": Out(1),
+                "count": Out(range(LANES + 1)),
+                "grant": In(1),
+                "done": In(1),
+                "lanes": In(data.ArrayLayout(lane_layout(params), LANES)),
+                "gpus": In(params.gpus),
+                "bad": In(1),
+            }
+        )
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, RouteSignature) and self.members == other.members
+
+    def __repr__(self) -> str:
+        return f"RouteSignature({self._params!r})"
 
 
 class RouteUnit(wiring.Component):

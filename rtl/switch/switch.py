@@ -157,13 +157,13 @@ class Switch(wiring.Component):
                 m.d.comb += multiple.eq(value)
             for index, ingress in enumerate(sharing):
                 m.d.comb += [
-                    route.request[index].eq(ingress.route_request),
+                    route.request[index].eq(ingress.route.request),
                     route.flit[index].eq(ingress.offered_flit),
-                    route.count[index].eq(ingress.route_count),
-                    ingress.route_grant.eq(route.grant[index]),
-                    ingress.route_done.eq(route.done[index]),
-                    ingress.route_gpus.eq(route.gpus),
-                    ingress.route_bad.eq(route.bad),
-                    ingress.route_lanes.eq(route.lanes),
+                    route.count[index].eq(ingress.route.count),
+                    ingress.route.grant.eq(route.grant[index]),
+                    ingress.route.done.eq(route.done[index]),
+                    ingress.route.gpus.eq(route.gpus),
+                    ingress.route.bad.eq(route.bad),
+                    ingress.route.lanes.eq(route.lanes),
                 ]
         return m
