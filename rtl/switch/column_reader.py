@@ -28,8 +28,10 @@ class ColumnReader(wiring.Component):
         Per channel: the pair holds an entry.
     r_entry : In, one per input
         The entry that each pair read last.
-    pop, pop_vc : Out
-        One-hot: the pair to read, and the channel.
+    pop : Out(ports)
+        One-hot: the pair to read.
+    pop_vc : Out(ports)
+        The channel to read, for each pair.
     has_credits : In(2)
         Bit *v*: the receiver has room for any packet of channel *v*.
     valid, entry, first, vc, source : Out
@@ -61,7 +63,7 @@ class ColumnReader(wiring.Component):
                 "nonempty": In(VCS).array(params.ports),
                 "r_entry": In(entry).array(params.ports),
                 "pop": Out(params.ports),
-                "pop_vc": Out(1),
+                "pop_vc": Out(params.ports),
                 "has_credits": In(VCS),
                 "valid": Out(1),
                 "entry": Out(entry),
@@ -87,24 +89,26 @@ class ColumnReader(wiring.Component):
         goes_on = Mux(self.valid, ~self.entry.last, inside)
         may_pop = (~self.valid | self.take) & ~self.stop
 
+        new_vc = Signal()
         grants, wins = [], []
         for vc in range(VCS):
             m.submodules[f"arbiter{vc}"] = arbiter = RoundRobin(ports)
             m.d.comb += [
                 arbiter.request.eq(waiting[vc]),
-                arbiter.advance.eq(may_pop & ~goes_on & self.has_credits[vc] & (self.pop_vc == vc)),
+                arbiter.advance.eq(may_pop & ~goes_on & self.has_credits[vc] & (new_vc == vc)),
             ]
             grants.append(arbiter.grant)
             wins.append(waiting[vc].any() & self.has_credits[vc])
         last_vc = Signal()
-        new_vc = Signal()
         m.d.comb += new_vc.eq(wins[1] & (~wins[0] | ~last_vc))
 
         same_waits = (self.source & Mux(self.vc, waiting[1], waiting[0])).any()
         pops = Signal()
         m.d.comb += [
             pops.eq(may_pop & Mux(goes_on, same_waits, wins[0] | wins[1])),
-            self.pop_vc.eq(Mux(goes_on, self.vc, new_vc)),
+            # A channel for each pair: only at the source of the packet at hand it depends on
+            # whether that ends, which is known late, and it steers the address of a RAM.
+            self.pop_vc.eq(Cat(Mux(source & goes_on, self.vc, new_vc) for source in self.source)),
             self.pop.eq(
                 Mux(goes_on, self.source, Mux(new_vc, grants[1], grants[0])) & pops.replicate(ports)
             ),
@@ -114,7 +118,7 @@ class ColumnReader(wiring.Component):
                 self.valid.eq(1),
                 self.first.eq(~goes_on),
                 self.source.eq(self.pop),
-                self.vc.eq(self.pop_vc),
+                self.vc.eq(Mux(goes_on, self.vc, new_vc)),
             ]
             with m.If(~goes_on):
                 m.d.sync += last_vc.eq(new_vc)

@@ -60,7 +60,7 @@ class Egress(wiring.Component):
             "nonempty": In(VCS).array(params.ports),
             "r_entry": In(entry_layout(params.dynamic)).array(params.ports),
             "pop": Out(params.ports),
-            "pop_vc": Out(1),
+            "pop_vc": Out(params.ports),
             "tx": Out(LinkSignature()),
             "sent_flit": Out(1),
             "sent_request": Out(1),

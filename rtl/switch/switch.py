@@ -141,7 +141,7 @@ class Switch(wiring.Component):
                     ingress.room_response[o].eq(pair.room_response),
                     egress.nonempty[i].eq(pair.nonempty),
                     pair.pop.eq(egress.pop[i]),
-                    pair.pop_vc.eq(egress.pop_vc),
+                    pair.pop_vc.eq(egress.pop_vc[i]),
                     egress.r_entry[i].eq(pair.r_entry),
                 ]
                 if i == o:

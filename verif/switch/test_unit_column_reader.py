@@ -34,7 +34,8 @@ class Column:
             await ctx.tick()
             return None
         assert pops.bit_count() == 1
-        port, vc = pops.bit_length() - 1, ctx.get(dut.pop_vc)
+        port = pops.bit_length() - 1
+        vc = ctx.get(dut.pop_vc) >> port & 1
         entry = self.queues[port][vc].popleft()
         await ctx.tick()
         ctx.set(dut.r_entry[port], entry.fields(self.params))

@@ -212,7 +212,7 @@ class Side(wiring.Component):
                 self.room_response[port].eq(pair.room_response),
                 egress.nonempty[port].eq(pair.nonempty),
                 pair.pop.eq(egress.pop[port]),
-                pair.pop_vc.eq(egress.pop_vc),
+                pair.pop_vc.eq(egress.pop_vc[port]),
                 egress.r_entry[port].eq(pair.r_entry),
             ]
             if self._params.dynamic:
