@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The other way to map a target to its GPU: multiply with a reciprocal. Here only to be measured."""
+"""The other way to map a target to its GPU, multiplication with a reciprocal, to be measured."""
 
 from amaranth.hdl import Cat, Module
 from amaranth.lib import wiring
