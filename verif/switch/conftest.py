@@ -41,11 +41,12 @@ class Bench:
         simulator: str = "verilator",
         initial_values: bool = True,
         trace: bool = False,
+        waves: bool = False,
     ) -> list[PhaseResult]:
         """Play phases; skips the test when Icarus is wanted and not installed."""
         if simulator == "icarus" and not shutil.which("iverilog"):
             pytest.skip("Icarus Verilog is not installed: apt-get install iverilog")
-        waves = self._trial.waves
+        waves = waves or self._trial.waves
         environment = SwitchEnvironment(
             params, BUILD / "sim", simulator=simulator, waves=waves, initial_values=initial_values
         )
@@ -65,6 +66,7 @@ class Bench:
         simulator: str = "verilator",
         initial_values: bool = True,
         trace: bool = False,
+        waves: bool = False,
         coverage: str | None = None,
     ) -> list[PhaseResult]:
         """Play phases and fail with all differences from the model.
@@ -79,6 +81,7 @@ class Bench:
             simulator=simulator,
             initial_values=initial_values,
             trace=trace,
+            waves=waves,
         )
         problems = [
             f"phase {number}: {problem}"

@@ -3,6 +3,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 
 import numpy as np
 from dysharp.golden.arrays import IntArray, value_of
@@ -22,7 +23,7 @@ from dysharp.rtl.flits import (
 )
 from dysharp.rtl.params import SwitchParams
 
-__all__ = ["FAULTS", "Mix", "random_config", "random_packets"]
+__all__ = ["FAULTS", "Mix", "make_packets", "random_config", "random_packets"]
 
 FAULTS = (
     "unknown_opcode",
@@ -95,7 +96,8 @@ def random_config(
     groups[:2] = [(1 << min(params.gpus, 62)) - 1, 1 << int(rng.integers(params.gpus))][
         : params.groups
     ]
-    groups[-1] = 0
+    if params.groups > 1:
+        groups[-1] = 0
     return SwitchConfig(
         experts_per_gpu=int(rng.choice([1, 2, 3, 7, 8, 32, 1000, 65535 // params.gpus])),
         groups=tuple(int(mask) for mask in groups),
@@ -317,3 +319,51 @@ def _assemble(
 
 def _random_flits(rng: np.random.Generator, count: int) -> np.ndarray:
     return rng.integers(0, 1 << 64, (count, 2), dtype=np.uint64)
+
+
+def make_packets(
+    opcode: Enum | int,
+    *,
+    gpu: int,
+    address: IntArray | Sequence[int],
+    count: IntArray | Sequence[int] | int = 0,
+    length: IntArray | Sequence[int] | int = 1,
+    targets: Sequence[Sequence[int]] | None = None,
+    **fields: int,
+) -> Packets:
+    """Packets of one kind, one for each address; their data follows from the addresses.
+
+    Parameters
+    ----------
+    opcode : Opcode or int
+        What they are.
+    gpu : int
+        The requester.
+    address, count, length : array_like
+        Header fields; `count` is set from `targets` when these are given.
+    targets : sequence of sequences, optional
+        A list for each packet.
+    **fields : int
+        More header fields, equal for all.
+    """
+    number = len(address)
+    code = opcode if isinstance(opcode, int) else value_of(opcode)
+    is_response = code >> 2 == value_of(Addressing.RESPONSE)
+    sizes = [len(one) for one in targets] if targets is not None else count
+    lengths = np.broadcast_to(np.asarray(length), number)
+    headers = pack_headers(
+        address=np.asarray(address),
+        count=np.broadcast_to(np.asarray(sizes), number),
+        opcode=code,
+        length=lengths,
+        gpu=gpu,
+        vc=value_of(Vc.RESPONSE if is_response else Vc.REQUEST),
+        **fields,
+    )
+    flits = int(lengths.sum()) if carries_data(code) else 0
+    seed = [gpu, code, *(int(one) for one in address[:1])]
+    return Packets.build(
+        headers,
+        targets=np.concatenate([np.asarray(one) for one in targets or [[]]]).astype(np.int64),
+        data=_random_flits(np.random.default_rng(seed), flits),
+    )

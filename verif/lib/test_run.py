@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from dysharp.golden.packets import Packets
+from dysharp.golden.switch import SwitchConfig
+from dysharp.rtl.flits import Opcode
+from dysharp.rtl.params import PRESETS
+from dysharp.verif.lib import run
+from dysharp.verif.lib.run import SimulationError, build
+from dysharp.verif.switch.environment import Phase, SwitchEnvironment
+from dysharp.verif.switch.stimulus import make_packets
+
+TINY = PRESETS["tiny"]
+SV = Path(__file__).with_name("sv")
+needs_icarus = pytest.mark.skipif(
+    not shutil.which("iverilog"), reason="Icarus Verilog is not installed"
+)
+
+
+@needs_icarus
+def test_source_that_does_not_build_is_shown(tmp_path: Path) -> None:
+    source = tmp_path / "broken.sv"
+    source.write_text("module top(input logic clk); wire x = ; endmodule\n")
+    with pytest.raises(SimulationError, match=r"(?s)^icarus could not build top: .*broken\.sv"):
+        build([source], top="top", folder=tmp_path, simulator="icarus")
+    assert not list(tmp_path.glob("*/built"))
+
+
+def test_simulators_that_are_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ValueError, match=r"^`simulator` must be verilator or icarus, not 'vcs'$"):
+        build([], top="top", folder=tmp_path, simulator="vcs")
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    with pytest.raises(SimulationError, match=r"^Icarus .* apt-get install iverilog$"):
+        build([], top="top", folder=tmp_path, simulator="icarus")
+    monkeypatch.setattr(run, "find_spec", lambda name: None)
+    with pytest.raises(SimulationError, match=re.escape("pip install 'dysharp[sim]'")):
+        build([], top="top", folder=tmp_path)
+
+
+@needs_icarus
+def test_failed_assertion_of_the_rtl_fails_the_run(tmp_path: Path) -> None:
+    """Icarus only prints it; the sink's check of credits stands for all of them."""
+    environment = SwitchEnvironment(TINY, tmp_path, simulator="icarus")
+    design = tmp_path / "sink.sv"
+    text = (SV / "link_sink.sv").read_text()
+    design.write_text(text.replace("held[0] > depth", "valid"))
+    made = build(
+        [
+            next((tmp_path / "rtl").glob("*/dysharp_switch.sv")),
+            SV / "link_player.sv",
+            design,
+            next((tmp_path / "rtl").glob("*/harness.sv")),
+        ],
+        top="harness",
+        folder=tmp_path / "builds",
+        simulator="icarus",
+    )
+    environment._made = made
+    packet = make_packets(Opcode.READ, gpu=0, address=[0])
+    phase = Phase(inputs=[packet, *[Packets()] * 3], config=SwitchConfig.at_reset(TINY))
+    with pytest.raises(
+        SimulationError, match=r"ERROR: port 0 sent without a credit; see .*run\.log"
+    ):
+        environment.run([phase], name="broken", seed=1)
