@@ -28,10 +28,8 @@ class ColumnReader(wiring.Component):
         Per channel: the pair holds an entry.
     r_entry : In, one per input
         The entry that each pair read last.
-    read : Out(ports)
-        Pairs to read.
     pop : Out(ports)
-        One-hot: the pair among them whose entry is taken.
+        One-hot: the pair to read.
     pop_vc : Out(ports)
         The channel to read, for each pair.
     has_credits : In(2)
@@ -64,7 +62,6 @@ class ColumnReader(wiring.Component):
             {
                 "nonempty": In(VCS).array(params.ports),
                 "r_entry": In(entry).array(params.ports),
-                "read": Out(params.ports),
                 "pop": Out(params.ports),
                 "pop_vc": Out(params.ports),
                 "has_credits": In(VCS),
@@ -90,7 +87,7 @@ class ColumnReader(wiring.Component):
         )
         inside = Signal()  # the packet whose entry was taken last goes on
         goes_on = Mux(self.valid, ~self.entry.last, inside)
-        may_read = ~self.valid | self.take
+        may_pop = (~self.valid | self.take) & ~self.stop
 
         new_vc = Signal()
         grants, wins = [], []
@@ -98,30 +95,23 @@ class ColumnReader(wiring.Component):
             m.submodules[f"arbiter{vc}"] = arbiter = RoundRobin(ports)
             m.d.comb += [
                 arbiter.request.eq(waiting[vc]),
-                arbiter.advance.eq(
-                    may_read & ~self.stop & ~goes_on & self.has_credits[vc] & (new_vc == vc)
-                ),
+                arbiter.advance.eq(may_pop & ~goes_on & self.has_credits[vc] & (new_vc == vc)),
             ]
             grants.append(arbiter.grant)
             wins.append(waiting[vc].any() & self.has_credits[vc])
         last_vc = Signal()
         m.d.comb += new_vc.eq(wins[1] & (~wins[0] | ~last_vc))
 
-        # Whether the packet at hand ends is known late, from the RAM. So both what follows if it
-        # goes on and what follows if it ends are prepared, and both are read.
         same_waits = (self.source & Mux(self.vc, waiting[1], waiting[0])).any()
-        new_waits = wins[0] | wins[1]
-        same = Signal(ports)
-        new = Signal(ports)
         pops = Signal()
         m.d.comb += [
-            same.eq(self.source & (same_waits & may_read).replicate(ports)),
-            new.eq(Mux(new_vc, grants[1], grants[0]) & (new_waits & may_read).replicate(ports)),
-            self.read.eq(same | new),
-            self.pop.eq(Mux(goes_on, same, new) & (~self.stop).replicate(ports)),
-            pops.eq(may_read & ~self.stop & Mux(goes_on, same_waits, new_waits)),
-            # Only at the source of the packet at hand the channel depends on whether it ends.
+            pops.eq(may_pop & Mux(goes_on, same_waits, wins[0] | wins[1])),
+            # A channel for each pair: only at the source of the packet at hand it depends on
+            # whether that ends, which is known late, and it steers the address of a RAM.
             self.pop_vc.eq(Cat(Mux(source & goes_on, self.vc, new_vc) for source in self.source)),
+            self.pop.eq(
+                Mux(goes_on, self.source, Mux(new_vc, grants[1], grants[0])) & pops.replicate(ports)
+            ),
         ]
         with m.If(pops):
             m.d.sync += [

@@ -36,7 +36,7 @@ class Egress(wiring.Component):
 
     Members
     -------
-    nonempty, r_entry, read, pop, pop_vc :
+    nonempty, r_entry, pop, pop_vc :
         The read side of the column's pairs, as in :class:`ColumnReader`.
     back : Out(ports)
         One-hot: step that pair's request channel back by one entry. Only with dynamic support.
@@ -59,7 +59,6 @@ class Egress(wiring.Component):
         members = {
             "nonempty": In(VCS).array(params.ports),
             "r_entry": In(entry_layout(params.dynamic)).array(params.ports),
-            "read": Out(params.ports),
             "pop": Out(params.ports),
             "pop_vc": Out(params.ports),
             "tx": Out(LinkSignature()),
@@ -83,7 +82,6 @@ class Egress(wiring.Component):
                 reader.r_entry[port].eq(self.r_entry[port]),
             ]
         m.d.comb += [
-            self.read.eq(reader.read),
             self.pop.eq(reader.pop),
             self.pop_vc.eq(reader.pop_vc),
             sender.i_valid.eq(reader.valid),

@@ -48,19 +48,17 @@ class PairQueue(wiring.Component):
         The response queue has no free slot.
     nonempty : Out(2)
         Bit *v*: channel *v* holds an entry that can be popped.
-    read, pop_vc : In
-        Read the oldest entry of ``pop_vc``.
-    pop : In(1)
-        Step over it. Only with ``read``.
+    pop, pop_vc : In
+        Read the oldest entry of ``pop_vc`` and step over it.
     back : In(1)
         Step the request channel back by one entry that was popped before. Not together with
         ``pop``.
     r_entry : Out
-        The entry read last.
+        The entry popped last.
 
     Timing
     ------
-    An entry written in cycle *t* can be popped in *t* + 1; ``r_entry`` follows ``read`` by a cycle.
+    An entry written in cycle *t* can be popped in *t* + 1; ``r_entry`` follows ``pop`` by a cycle.
 
     Area
     ----
@@ -82,7 +80,6 @@ class PairQueue(wiring.Component):
                 "room_response": Out(1),
                 "full_response": Out(1),
                 "nonempty": Out(VCS),
-                "read": In(1),
                 "pop": In(1),
                 "pop_vc": In(1),
                 "back": In(1),
@@ -123,7 +120,7 @@ class PairQueue(wiring.Component):
             ram.w_en.eq(self.w_en),
             ram.w_addr.eq(Mux(self.w_vc, w_address[1], w_address[0])),
             ram.w_data.eq(self.w_entry),
-            ram.r_en.eq(self.read),
+            ram.r_en.eq(self.pop),
             ram.r_addr.eq(Mux(self.pop_vc, r_address[1], r_address[0])),
             self.r_entry.as_value().eq(ram.r_data),
         ]

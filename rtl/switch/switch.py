@@ -140,7 +140,6 @@ class Switch(wiring.Component):
                     ingress.room_request[o].eq(pair.room_request),
                     ingress.room_response[o].eq(pair.room_response),
                     egress.nonempty[i].eq(pair.nonempty),
-                    pair.read.eq(egress.read[i]),
                     pair.pop.eq(egress.pop[i]),
                     pair.pop_vc.eq(egress.pop_vc[i]),
                     egress.r_entry[i].eq(pair.r_entry),

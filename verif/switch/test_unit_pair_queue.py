@@ -66,7 +66,6 @@ def test_pair_queue_against_a_model(params: SwitchParams, seed: int) -> None:
             ctx.set(dut.w_en, write)
             ctx.set(dut.w_vc, w_vc)
             ctx.set(dut.w_entry, entry.fields(params))
-            ctx.set(dut.read, pop)
             ctx.set(dut.pop, pop)
             ctx.set(dut.pop_vc, r_vc)
             ctx.set(dut.back, back)
@@ -97,7 +96,6 @@ def test_pair_queue_streams_one_entry_per_cycle() -> None:
         for n in range(100):
             ctx.set(dut.w_en, 1)
             ctx.set(dut.w_entry, Entry(n, False).fields(params))
-            ctx.set(dut.read, n > 0)
             ctx.set(dut.pop, n > 0)  # what was written in the cycle before
             assert ctx.get(dut.nonempty) == (n > 0)
             if n > 1:
@@ -119,12 +117,10 @@ def test_pair_queue_steps_back_over_a_header_and_its_list() -> None:
             await ctx.tick()
         ctx.set(dut.w_en, 0)
         for _ in range(3):
-            ctx.set(dut.read, 1)
             ctx.set(dut.pop, 1)
             for n in range(steps):
                 await ctx.tick()
                 assert ctx.get(dut.r_entry).flit == n
-            ctx.set(dut.read, 0)
             ctx.set(dut.pop, 0)
             ctx.set(dut.back, 1)
             for n in range(steps):

@@ -211,7 +211,6 @@ class Side(wiring.Component):
                 self.room_request[port].eq(pair.room_request),
                 self.room_response[port].eq(pair.room_response),
                 egress.nonempty[port].eq(pair.nonempty),
-                pair.read.eq(egress.read[port]),
                 pair.pop.eq(egress.pop[port]),
                 pair.pop_vc.eq(egress.pop_vc[port]),
                 egress.r_entry[port].eq(pair.r_entry),
