@@ -53,7 +53,8 @@ class SwitchParams:
     request_depth, response_depth : int
         Flits of one (input, output) pair's queue per virtual channel.
     rx_timeout : int
-        A sender that stops inside a packet for so many cycles is cut off (power of two).
+        A sender that has credits and stops inside a packet for so many cycles is cut off (power of
+        two).
     """
 
     ports: int

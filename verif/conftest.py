@@ -24,6 +24,8 @@ def pytest_pyfunc_call(pyfuncitem):
         with time_limit(seconds):
             return (yield)
     except (Exception, pytest.fail.Exception):
+        if pyfuncitem.get_closest_marker("xfail"):
+            raise
         names = pyfuncitem._fixtureinfo.argnames
         arguments = {name: pyfuncitem.funcargs[name] for name in names}
         lines = trial.examine(lambda: pyfuncitem.obj(**arguments), seconds)

@@ -117,6 +117,7 @@ class Ingress(wiring.Component):
         ):
             m.d.comb += [
                 receiver.full[vc].eq(buffer.full),
+                receiver.spent[vc].eq(buffer.spent),
                 self.rx.credit[vc].eq(buffer.credit),
                 buffer.w_en.eq(receiver.w_en[vc]),
                 buffer.w_flit.eq(receiver.w_flit),

@@ -30,7 +30,8 @@ class Receiver(wiring.Component):
     Parameters
     ----------
     timeout : int
-        Cycles without a flit inside a packet after which the sender counts as gone (power of two).
+        Cycles without a flit inside a packet, though there are credits for one, after which the
+        sender counts as gone (power of two).
 
     Members
     -------
@@ -38,6 +39,8 @@ class Receiver(wiring.Component):
         From the link.
     full : In(2)
         Bit *v*: the buffer of channel *v* has no room.
+    spent : In(2)
+        Bit *v*: the sender has no credit of channel *v*.
     w_en : Out(2)
         Bit *v*: write ``w_flit`` to the buffer of channel *v*.
     w_flit, w_last : Out
@@ -65,6 +68,7 @@ class Receiver(wiring.Component):
                 "valid": In(1),
                 "flit": In(FLIT_BITS),
                 "full": In(VCS),
+                "spent": In(VCS),
                 "w_en": Out(VCS),
                 "w_flit": Out(FLIT_BITS),
                 "w_last": Out(1),
@@ -113,7 +117,7 @@ class Receiver(wiring.Component):
                 m.d.sync += [left.eq(behind), open_vc.eq(vc)]
 
         silence = Signal(range(self._timeout + 1))
-        with m.If(~is_open | self.valid):
+        with m.If(~is_open | self.valid | Mux(open_vc, self.spent[1], self.spent[0])):
             m.d.sync += silence.eq(0)
         with m.Elif(~silence[-1]):
             m.d.sync += silence.eq(silence + 1)

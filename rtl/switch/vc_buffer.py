@@ -40,7 +40,9 @@ class VcBuffer(wiring.Component):
     commit : In(1)
         All flits before the one that was remembered last are done; their room is given back.
     credit : Out(1)
-        Hand out one credit. The whole buffer is handed out after reset.
+        Hand out one credit. The whole buffer is handed out after reset, and nothing during it.
+    spent : Out(1)
+        The sender has used all credits that were handed out.
 
     Timing
     ------
@@ -72,6 +74,7 @@ class VcBuffer(wiring.Component):
                 "mark": In(1),
                 "commit": In(1),
                 "credit": Out(1),
+                "spent": Out(1),
             }
         )
 
@@ -121,7 +124,12 @@ class VcBuffer(wiring.Component):
         with m.If(self.commit):
             m.d.sync += start.eq(marked)
         # `start + depth` is `start` with its top bit turned.
-        m.d.comb += self.credit.eq((given ^ start) != self._depth)
+        awake = Signal()  # a neighbour whose reset ends earlier must not count credits
+        m.d.sync += awake.eq(1)
+        m.d.comb += [
+            self.credit.eq(awake & ((given ^ start) != self._depth)),
+            self.spent.eq(given == w_ptr),
+        ]
         with m.If(self.credit):
             m.d.sync += given.eq(given + 1)
 

@@ -8,8 +8,8 @@ from dysharp.rtl.switch.vc_buffer import VcBuffer
 
 __all__ = ["ASSUMPTIONS", "PROPERTIES", "vc_buffer_spec"]
 
-PROPERTIES = 6
-"""Five here and one in the buffer, for a flit that is taken but not there."""
+PROPERTIES = 7
+"""Five here and two in the buffer: no flit is taken that is not there, no restart with a commit."""
 ASSUMPTIONS = 2
 
 
@@ -39,7 +39,8 @@ def vc_buffer_spec(depth: int, *, promise: int = 0) -> tuple[Module, list[Any]]:
     ]
     write = dut.w_en & ~dut.full
     fresh = Signal(init=1)  # what was remembered is not left over from before a restart
-    m.d.sync += [stored.eq(stored + write), given.eq(given + dut.credit)]
+    awake = Signal()  # the first cycle behind a reset is over
+    m.d.sync += [stored.eq(stored + write), given.eq(given + dut.credit), awake.eq(1)]
     with m.If(dut.commit):
         m.d.sync += start.eq(marked)
     with m.If(dut.restart):
@@ -61,7 +62,7 @@ def vc_buffer_spec(depth: int, *, promise: int = 0) -> tuple[Module, list[Any]]:
         Assume(~dut.commit | (fresh & ~dut.restart)),
         Assert(dut.full == (span[0] == depth)),
         Assert(span[2] <= depth),
-        Assert(dut.credit == (span[2] < depth)),
+        Assert(dut.credit == (awake & (span[2] < depth))),
         # Nothing is shown that was not written.
         Assert(~dut.r_valid | (read != stored) | write),
         Assert((settled != 1) | (read == stored) | dut.r_valid),

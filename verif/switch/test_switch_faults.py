@@ -214,9 +214,6 @@ def test_sender_that_stops_inside_a_packet_is_cut_off(bench, trial, left):
         assert result.registers["rx_flits0"] == int(sent.starts[3])
 
 
-@pytest.mark.xfail(
-    strict=True, raises=AssertionError, reason="the receiver's time-out runs without credits too"
-)
 def test_sender_that_waits_for_credits_is_not_cut_off(bench, trial):
     """An output that stalls for longer than the time-out leaves senders inside packets."""
     for seed in trial.seeds():
