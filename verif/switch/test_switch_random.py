@@ -28,7 +28,13 @@ def random_phase(params: SwitchParams, seed: int, packets: int, mix: Mix | None 
         idle = port % 2 == 1
         gaps.append(rng.geometric(0.2, len(sent)) - 1 if idle else None)
         inner_gaps.append(rng.geometric(0.9, len(sent.flits)) - 1 if idle else None)
-    return Phase(inputs=inputs, config=config, gaps=gaps, inner_gaps=inner_gaps)
+    return Phase(
+        inputs=inputs,
+        config=config,
+        gaps=gaps,
+        inner_gaps=inner_gaps,
+        cycles=20_000 + 200 * packets,
+    )
 
 
 def test_smoke(bench, trial):
@@ -61,7 +67,7 @@ def test_random_on_icarus(bench, trial, pace):
 def test_random_long(bench, trial, preset, pace):
     params = PRESETS[preset]
     for seed in trial.seeds(20):
-        phase = random_phase(params, 1000 + seed, 4000)
+        phase = random_phase(params, 1000 + seed, 2000)
         bench.check(params, phase, seed=seed, pace=PACES[pace], coverage=pace)
 
 
