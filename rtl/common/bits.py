@@ -2,7 +2,6 @@
 """Small combinational helpers with logarithmic depth."""
 
 from collections.abc import Iterable, Sequence
-from functools import reduce
 from operator import or_
 
 from amaranth.hdl import Cat, Const, Value, ValueLike
@@ -21,7 +20,7 @@ def tree(values: Iterable[Value], op=or_) -> Value:
 
 def any_of(values: Iterable[Value]) -> Value:
     """OR of `values`; 0 when there are none."""
-    return reduce(or_, [tree(list(values) or [Const(0)])])
+    return tree(list(values) or [Const(0)])
 
 
 def prefix_or(value: Value) -> Value:
