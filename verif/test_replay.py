@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-import os
 import re
 from collections import Counter
 from dataclasses import replace
@@ -12,6 +11,7 @@ from dysharp.golden.flits import unpack_field, unpack_targets
 from dysharp.golden.route import link_of
 from dysharp.rtl.params import PRESETS
 from dysharp.verif.lib.run import SimulationError
+from dysharp.verif.lib.shared import shared_folder
 from dysharp.verif.replay import ReplayError, load_trace, plan_replay, replay, switch_for
 from dysharp.verif.switch.environment import PhaseResult
 
@@ -209,8 +209,7 @@ def test_replay_wrong_value(changes, message):
 
 
 def test_real_routing_of_olmoe_keeps_the_busiest_link_busy():
-    beside = Path(__file__).resolve().parents[2] / "shared"
-    path = Path(os.environ.get("DYSHARP_SHARED", beside)) / OLMOE
+    path = shared_folder() / OLMOE
     if not path.exists():
         pytest.skip(f"no real trace: set DYSHARP_SHARED to the folder that holds {OLMOE}")
     result = replay(

@@ -19,6 +19,7 @@ from dysharp.rtl.params import PRESETS, SwitchParams
 from dysharp.synth.flow import synthesise
 from dysharp.synth.timing import analyse, sta_available
 from dysharp.verif.lib.flit_files import FlitLog
+from dysharp.verif.lib.shared import shared_folder
 from dysharp.verif.replay import replay
 
 from .environment import Phase, SwitchEnvironment
@@ -199,8 +200,8 @@ def area_and_clock(params: SwitchParams, folder: Path, progress: Callable[[str],
     """Measure what lists cost in logic and flops, and how fast the switch could be clocked."""
     results: Results = {"prune_area_overhead": None, "fmax_asap7_tt_GHz": None}
     pdks = _pdk_root()
-    nangate = sorted(pdks.glob("nangate45/lib/*typ.lib*")) if pdks else []
-    asap7 = sorted(pdks.glob("asap7/lib/*RVT_TT*.lib*")) if pdks else []
+    nangate = sorted(pdks.glob("nangate45/lib/*typ.lib*"))
+    asap7 = sorted(pdks.glob("asap7/lib/*RVT_TT*.lib*"))
     if nangate:
         areas = {}
         for dynamic in (True, False):
@@ -247,23 +248,14 @@ def _config(params: SwitchParams) -> SwitchConfig:
     return replace(SwitchConfig.at_reset(params), experts_per_gpu=_EXPERTS_PER_GPU)
 
 
-def _shared(part: str) -> Path | None:
-    """Find a folder of data that is not part of the project."""
-    root = os.environ.get("DYSHARP_SHARED")
-    base = Path(root) if root else Path(__file__).resolve().parents[3] / "shared"
-    path = base / part
-    return path if path.is_dir() else None
-
-
-def _pdk_root() -> Path | None:
+def _pdk_root() -> Path:
     root = os.environ.get("DYSHARP_PDK_ROOT")
-    return Path(root) if root else _shared("pdk")
+    return Path(root) if root else shared_folder() / "pdk"
 
 
 def _trace(seed: int, tokens: int) -> tuple[Trace, str]:
     """Read the OLMoE trace where it is there, else make one of the same shape."""
-    folder = _shared("data/moe_routes")
-    found = sorted(folder.glob("olmoe*.jsonl*")) if folder else []
+    found = sorted((shared_folder() / "data/moe_routes").glob("olmoe*.jsonl*"))
     if found:
         return read_trace(found[0], experts=64, tokens=tokens), found[0].name
     made = synthetic_trace("power", tokens=tokens, experts=64, top_k=8, seed=seed)

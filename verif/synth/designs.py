@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Small designs for the tests of the flow."""
 
-import os
 from pathlib import Path
 
 import pytest
@@ -9,6 +8,7 @@ from amaranth.back import rtlil
 from amaranth.hdl import Array, Cat, Module, Signal
 from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In, Out
+from dysharp.verif.lib.shared import shared_folder
 
 __all__ = ["AdderBetweenRegisters", "Buffers", "Crossbar", "Storage", "pdk_libs", "write"]
 
@@ -23,9 +23,7 @@ _LIBS = {
 
 def pdk_libs(name: str) -> list[Path]:
     """Typical libraries of a technology; skips the test when they are not there."""
-    beside = Path(__file__).resolve().parents[3] / "shared"
-    folder = Path(os.environ.get("DYSHARP_SHARED", beside)) / "pdk"
-    libs = sorted(folder.glob(_LIBS[name]))
+    libs = sorted((shared_folder() / "pdk").glob(_LIBS[name]))
     if not libs:
         pytest.skip(f"no {name} libraries: set DYSHARP_SHARED to the folder that holds pdk/{name}")
     return libs
