@@ -199,6 +199,16 @@ Expert *e* lives on GPU *e* // `experts_per_gpu`, rounded down. A request with a
 - Requests with lists that arrive meanwhile may go to wrong GPUs. Write it while none is under
   way, then wait until `busy` reads 0.
 
+## timeout
+
+A multicast request that is not posted takes a reduction entry of its port until its result is
+sent; `armed` tells how many are taken now. Answers that never come would keep an entry armed for
+ever, so `timeout` sets a limit, in ticks of 64 cycles. Bits 15:0 are kept; 0, the reset value, is
+no limit. An entry that is armed for longer ends with the status `TIMEOUT`, in an error result that
+names the GPUs that are missing. The limit counts from when the request was checked to its result,
+in which the requests and answers also wait in queues, so choose it well above the longest time
+that a target may take. A change takes effect on entries that are armed already.
+
 ## Order of programming
 
 After reset all ports are in partition 0, no group exists and `experts_per_gpu` is 1; unicast
@@ -208,7 +218,8 @@ requests work at once.
 2. Write the partitions, before traffic that they are to keep apart.
 3. Write the groups. A group of two words changes in two steps, so nobody should use it meanwhile.
 4. Write `experts_per_gpu`, and read `busy` until it is 0.
-5. Start traffic.
+5. Write `timeout`, if requests are to end without all answers.
+6. Start traffic.
 
 Each write takes effect on requests that are checked after its `done`. To change partitions or
 groups while traffic runs, stop the traffic that they are about first: a request that is checked
@@ -236,8 +247,11 @@ When all is quiet:
 
 - on every port, `rx_requests` is the number of requests that came in, and `refused` of them
   were answered with a status;
-- over all ports, the sum of `tx_responses` is the sum of `rx_responses` less `dropped`, plus
-  `refused`;
+- over all ports, the sum of `tx_responses` is the number of answers to unicast requests that came
+  in and were not `dropped`, plus `refused`, plus one result for each multicast request that was
+  neither refused nor posted. Parts are in `rx_responses` of the port that they came in by; what
+  became of them is counted at the requester's port: `late`, `duplicates` and `wrong` are those
+  that did not get into a result, and nothing else than a fault makes them count;
 - a request that is not refused adds as many to `tx_requests`, over all ports, as it has copies.
 
 A bit in `fault0` is never cleared but by reset: that port's sender broke the link protocol, and

@@ -121,6 +121,13 @@ _TOPS = {
             parameters="dysharp.rtl.params:SwitchParams",
             presets="dysharp.rtl.params:PRESETS",
         ),
+        Top(
+            name="reducer",
+            doc="one port's reduction: its column of response queues to its results",
+            component="dysharp.rtl.reduce.reducer:Reducer",
+            parameters="dysharp.rtl.params:SwitchParams",
+            presets="dysharp.rtl.params:PRESETS",
+        ),
     )
 }
 

@@ -30,7 +30,7 @@ from ..rtl.flits import (
 )
 from .arrays import value_of
 from .flits import pack_headers, packet_flits
-from .vectors import EXPERTS_PER_GPU, GROUPS, PRESET, TRANSFERS, VECTORS
+from .vectors import EXPERTS_PER_GPU, GATHERS, GROUPS, PRESET, TRANSFERS, VECTORS
 
 __all__ = ["packet_format"]
 
@@ -48,18 +48,29 @@ _ENUMS: tuple[tuple[Any, str], ...] = (
 )
 
 _STATUS_RULES = {
-    "OK": "the request was carried out",
     "UNKNOWN_OPCODE": "the opcode is none of the table above, or needs lists and the switch was "
     "generated without them",
     "BAD_VC": "`vc` of a request is not 0",
     "BAD_SOURCE": "`gpu` and the address hash name another port than the one it came in by",
     "BAD_LENGTH": f"`length` is not 1 to {MAX_DATA_FLITS}; or `byte_enable` is set on a load, or "
-    f"with `length` over {MAX_BYTE_ENABLE_FLITS}",
+    f"with `length` over {MAX_BYTE_ENABLE_FLITS}; or a multicast load has a `dtype` `*_TO_F32` and "
+    f"`length` over {MAX_DATA_FLITS // 2}",
     "COUNT_ZERO": "dynamic: the list is empty",
     "TOO_MANY_TARGETS": "dynamic: the list is longer than the switch was generated for",
     "BAD_TARGET": "dynamic: a target is on no GPU; unicast: there is no such GPU",
     "NO_GROUP": "static: there is no such group, or no existing GPU in its mask",
     "PARTITION": "a destination port is in another partition than the port it came in by",
+    "BAD_TAG": "multicast, not posted: the switch has no entry `tag`; or the tag of a multicast "
+    "load is not a multiple of the number of entries that its sum takes",
+    "BAD_REDUCTION": "multicast load or `MM_RED`: no such `dtype`, or it does not have the "
+    "operation (see Reductions)",
+}
+_RESULT_RULES = {
+    "OK": "every target is covered by a good part",
+    "TIMEOUT": "not all GPUs answered before the time-out",
+    "BAD_RESPONSE": "a part did not fit the request, or not all targets were covered",
+    "REPLACED": "the requester used the tag again before it had the result",
+    "BAD_ADDRESS": "a GPU says so of a target",
 }
 
 
@@ -112,7 +123,7 @@ def _opcode_rows() -> Iterable[Sequence[object]]:
                 f"0x{opcode:X}",
                 f"`{names[opcode].name}`",
                 how.name.lower(),
-                kind.name.lower(),
+                "part" if names[opcode].name.startswith("PART") else kind.name.lower(),
                 _framing(opcode),
             )
 
@@ -148,6 +159,34 @@ def _transfer_rows() -> Iterable[Sequence[object]]:
         yield f"`{transfer.packet}`", transfer.source, ", ".join(leaves)
 
 
+def _gather_rows() -> Iterable[Sequence[object]]:
+    for gather in GATHERS:
+        parts = [f"`{name}` of GPU {gpu}" for gpu, name in gather.parts]
+        if gather.times_out:
+            parts.append("time-out")
+        yield f"`{gather.request}`", ", ".join(parts), f"`{gather.result}`"
+
+
+def _reduction_rows() -> Iterable[Sequence[object]]:
+    for dtype in _members(DType):
+        wide, doubled = dtype in tables.WIDE, dtype in tables.TO_F32
+        yield (
+            f"`{dtype.name}`",
+            ", ".join(f"`{op.name}`" for op in tables.REDUCTIONS[dtype]),
+            "f32" if wide else "the type itself",
+            "f32, twice as long" if doubled else "the type itself",
+        )
+
+
+def _slot_rows() -> Iterable[Sequence[object]]:
+    kinds: tuple[tuple[str, Any], ...] = (("", DType.F32), (", wide", DType.F16_ACC32))
+    for wide, dtype in kinds:
+        for number in (1, 2, 4):
+            fits = [n for n in range(1, MAX_DATA_FLITS + 1) if tables.slots(n, dtype) == number]
+            if fits:
+                yield f"{fits[0]} to {fits[-1]}{wide}", number
+
+
 def _efficiency_rows() -> Iterable[Sequence[object]]:
     for payload in _PAYLOADS:
         length = ceil(payload / FLIT_BYTES)
@@ -179,7 +218,7 @@ High word, bits 127:64; bit numbers here count from 64:
 
 ```
 opcode  0xA                                      0x000000000000000a
-tag     0x0A3 at bit 4                           0x0000000000000a30
+tag     11 at bit 4                              0x00000000000000b0
 gen     2 at bit 13                              0x0000000000004000
 aux     8 (canonical order, add) at bit 15       0x0000000000040000
 length  4 at bit 19                              0x0000000000200000
@@ -209,13 +248,28 @@ def packet_format() -> str:
     )
     statuses = _table(
         ("`aux`", "Status", "When"),
-        ((value_of(m), f"`{m.name}`", _STATUS_RULES[m.name]) for m in _members(Status)),
+        (
+            (value_of(m), f"`{m.name}`", _STATUS_RULES[m.name])
+            for m in _members(Status)
+            if m.name in _STATUS_RULES
+        ),
     )
+    endings = _table(
+        ("`aux`", "Status", "When"),
+        (
+            (value_of(m), f"`{m.name}`", _RESULT_RULES[m.name])
+            for m in _members(Status)
+            if m.name in _RESULT_RULES
+        ),
+    )
+    reductions = _table(("`dtype`", "Operations", "Sum in", "Result in"), _reduction_rows())
+    taken = _table(("Flits of a part", "Entries"), _slot_rows())
     efficiency = _table(
         ("Payload", "static", *(f"{n} target{'s' if n > 1 else ''}" for n in _TARGETS)),
         _efficiency_rows(),
     )
     transfers = _table(("Packet", "Comes in by port", "Leaves"), _transfer_rows())
+    gathers = _table(("Request", "Parts in order", "Result"), _gather_rows())
     groups = "; ".join(
         f"group {n} is GPU mask {mask:#06b}" for n, mask in enumerate(GROUPS) if mask
     )
@@ -270,7 +324,7 @@ Other values are unknown opcodes. `length` of a load is the number of flits that
 
 {values}
 
-## Statuses
+## Refusals
 
 The switch tests a request in this order and answers with the first that applies. A refusal is one
 flit: the request's header with opcode `RSP_ACK`, the status in `aux`, `length` and `byte_enable` 0
@@ -278,9 +332,64 @@ and `vc` 1. It leaves by the port that the request came in by.
 
 {statuses}
 
-A malformed response is dropped and counted, never answered: an unknown opcode, `vc` not 1, no such
-`gpu`, a `length` other than 0 for `RSP_ACK` or 1 to {MAX_DATA_FLITS} for `RSP_DATA`, a byte-enable
-flit, or a requester outside the sender's partition.
+A malformed response is dropped and counted, never answered: `vc` not 1, no such `gpu`, a `length`
+other than 0 for `RSP_ACK` and `PART_ACK` or 1 to {MAX_DATA_FLITS} for `RSP_DATA` and `PART_DATA`, a
+byte-enable flit, or a requester outside the sender's partition.
+
+## Answers
+
+Answers to unicast requests, `RSP_ACK` and `RSP_DATA`, pass the switch unchanged.
+
+A multicast request (static or dynamic) gets one answer, its *result*, however many GPUs it goes to.
+A store with `posted` 1 gets none, and `posted` means nothing on other requests. A request that gets
+a result arms the reduction entry `tag` at its own port until the result is sent. Using the tag
+before that ends the first request with `REPLACED`.
+
+Each GPU that got a copy answers with *parts*: `PART_ACK` for a store, `PART_DATA` for a load, and
+either of them for an error. A part repeats `address`, `stage`, `tag`, `gen`, `gpu` and `dtype` of
+the request. `count` is how many of the GPU's targets it covers, `aux` the status, and `more` is 1
+on all but the last part of the GPU. Parts end at the requester's port, which looks at each in this
+order:
+
+1. No such entry, not armed, or another `gen`: dropped and counted, `late`.
+2. The GPU got no copy, or has sent its last part: dropped and counted, `duplicates`.
+3. A load in canonical order, and a GPU with a lower number has not sent its last part: it waits.
+4. It fits if it covers at least one target, and not more than are left, and
+   - on a store, it is a `PART_ACK`;
+   - on a load, its status is not `OK`, and it is either; or it is a `PART_DATA` with `dtype` and
+     `length` of the request; or, if the type is wide, with `dtype` `F32` and twice that `length`: a
+     sum that the GPU has begun in f32.
+
+   If it does not fit, it is counted, `wrong`, and taken for the GPU's last.
+5. If it fits, its targets are covered. Data is added as long as nothing went wrong before.
+6. After the last part of the last GPU the result is sent.
+
+The result is an `RSP_ACK` for a store and an `RSP_DATA` for a load that ended well. `count` is the
+number of targets (static: of GPUs), `aux` is the status, `tag`, `gen` and `gpu` are the request's,
+`dtype` too (`F32` if the type is `*_TO_F32`), and everything else is 0. If it did not end well,
+the result is an `RSP_DATA` with one data flit. Bit *g* of its bits 63:0 says that GPU *g* did not
+send its last part, bit 64 + *g* that a part of it did not fit or told an error.
+
+Of several statuses the greatest is told; a GPU may use those from 1 to 15.
+
+{endings}
+
+## Reductions
+
+{reductions}
+
+A sum has an order: as parts arrive or, if bit 3 of `aux` is 1, by ascending GPU (canonical); parts
+of one GPU as it sent them. The first part begins the sum. Each further one is added, or whatever
+the operation is, and rounded to the type in which the sum is kept: to nearest, ties to even;
+subnormal numbers are kept. The four types whose sums are in f32 are *wide*; where the result is not
+in f32, it is rounded once, at the end. Minimum and maximum of floats are IEEE 754-2019's
+minimumNumber and maximumNumber. A NaN in a result is 0x7FC00000 (f32), 0x7E00 (f16) or 0x7FC0
+(bf16).
+
+An entry holds {tables.SLOT_FLITS} flits of sums. Longer sums take the entries behind it too, and
+their tag is a multiple of their number:
+
+{taken}
 
 ## Design notes
 
@@ -293,8 +402,8 @@ flit, or a requester outside the sender's partition.
   of 128 B are 64 KiB), so nothing has to be looked up; the generation tells a late response from
   one to the tag's next use.
 - **The 20 link bits** are length {_width("length")}, byte-enable {_width("byte_enable")}, GPU
-  {_width("gpu")}, channel {_width("vc")}, dtype {_width("dtype")} and {_width("reserved")}
-  reserved. Every opcode fits one header flit; there is no address-extension flit.
+  {_width("gpu")}, channel {_width("vc")}, dtype {_width("dtype")}, posted {_width("posted")} and
+  more {_width("more")}. Every opcode fits one header flit; there is no address-extension flit.
 - **The {_width("crc")} CRC bits** belong to the link layer. It makes and checks them outside the
   switch, since a copy with a pruned list needs a new CRC anyway. Inside they are zero and carried
   unchanged.
@@ -313,6 +422,10 @@ Worked out by hand, kept in `golden/vectors.py`. The switch has the preset `{PRE
 first. Fields that are not named are 0.
 
 {transfers}
+
+The entries make results of parts:
+
+{gathers}
 
 ### One by hand
 

@@ -3,6 +3,10 @@
 
 What leaves a port is exact up to the interleaving of its sources: the packets from one input port
 in one virtual channel keep their order, packets of different pairs may mix in any order.
+
+Answers of GPUs to multicast requests (*parts*) do not leave; how they meet is a matter of time. The
+model says which requests arm entries and which parts reach them; :mod:`dysharp.golden.reduction`
+says what becomes of them in a given order.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,18 +18,18 @@ import numpy as np
 
 from ..rtl.flits import (
     LANES,
-    MAX_BYTE_ENABLE_FLITS,
     MAX_DATA_FLITS,
     TARGET_BITS,
     Addressing,
-    Kind,
     Opcode,
     Status,
     Vc,
 )
 from ..rtl.params import SwitchParams
 from ..rtl.register_map import COUNTERS
+from .arms import Arms, replaced_results
 from .arrays import FlitArray, IntArray, Mask, offsets, ragged_index, value_of, values_of
+from .batch import Batch, Copies, arms_of, entry_status, header_status, plain_copies
 from .flits import (
     extension_flits,
     lanes_of,
@@ -62,11 +66,14 @@ class SwitchConfig:
         exist are ignored.
     partitions : tuple of int
         Partition of each port.
+    timeout : int
+        Limit on the life of a reduction entry in ticks of 64 cycles, 0 to 65535; 0 is no limit.
     """
 
     experts_per_gpu: int
     groups: tuple[int, ...]
     partitions: tuple[int, ...]
+    timeout: int = 0
 
     def __post_init__(self) -> None:
         """Check all values; their number is checked by :class:`SwitchModel`."""
@@ -75,6 +82,7 @@ class SwitchConfig:
             _check_range("groups", mask, 0, (1 << 64) - 1)
         for partition in self.partitions:
             _check_range("partitions", partition, 0, (1 << 32) - 1)
+        _check_range("timeout", self.timeout, 0, (1 << 16) - 1)
 
     @classmethod
     def at_reset(cls, params: SwitchParams) -> "SwitchConfig":
@@ -95,52 +103,32 @@ class SwitchResult:
         For each port, the answers to its own malformed requests in order. They leave by that port
         in the response channel.
     counters : dict
-        For each name in :data:`dysharp.rtl.register_map.COUNTERS`, one value a port.
+        For each name in :data:`dysharp.rtl.register_map.COUNTERS`, one value a port. On ports that
+        are not `settled`, results are left out and the counters from ``late`` on are 0.
+    arms : tuple of Arms
+        For each port, its own requests that arm reduction entries, in order.
+    parts : tuple of dict
+        For each port, the well-formed parts for it by source port, in order. Sources without a part
+        are left out.
+    settled : tuple of bool
+        For each port, whether results follow from the inputs alone: no request arms an entry, or
+        there are neither parts nor a time-out.
+    results : tuple of Packets
+        For each settled port, its results in order: all ``REPLACED``, as no answers came.
     """
 
     outputs: tuple[Mapping[tuple[int, int], Packets], ...]
     refusals: tuple[Packets, ...]
     counters: dict[str, IntArray]
+    arms: tuple[Arms, ...]
+    parts: tuple[Mapping[int, Packets], ...]
+    settled: tuple[bool, ...]
+    results: tuple[Packets, ...]
 
     def packets(self, port: int, source: int, vc: Enum | int) -> Packets:
         """Return the packets that went from port `source` to `port`, perhaps none."""
         channel = value_of(vc) if isinstance(vc, Enum) else vc
         return self.outputs[port].get((source, channel), _NO_PACKETS)
-
-
-@dataclass(frozen=True, eq=False)
-class _Batch:
-    """Packets of all input ports, with their header fields."""
-
-    flits: FlitArray
-    starts: IntArray
-    sizes: IntArray
-    source: IntArray
-    fields: dict[str, IntArray]
-
-    @property
-    def is_response(self) -> Mask:
-        """Whether each packet is a response, well-formed or not."""
-        responds: Mask = self.fields["opcode"] >> 2 == value_of(Addressing.RESPONSE)
-        return responds
-
-
-@dataclass(frozen=True, eq=False)
-class _Copies:
-    """Copies to be sent: of which packet and by which port.
-
-    `count` is the length of the pruned list and -1 on copies that do not have one; `targets` are
-    all pruned lists end to end.
-    """
-
-    packet: IntArray
-    port: IntArray
-    count: IntArray
-    targets: IntArray
-
-
-def _plain_copies(packet: IntArray, port: IntArray) -> _Copies:
-    return _Copies(packet, port, np.full(len(packet), -1), np.zeros(0, np.int64))
 
 
 class SwitchModel:
@@ -158,9 +146,9 @@ class SwitchModel:
     Requests that break a rule are consumed whole and answered with the first
     :class:`~dysharp.rtl.flits.Status` that applies, in the order of the numbers (``refused``). The
     answer is the request's header with ``RSP_ACK``, the status, no data and the response channel.
-    Responses that break a rule are consumed whole without an answer (``dropped``): an unknown
-    opcode, another channel, a GPU that does not exist, a wrong length, a byte-enable flit, or a
-    requester outside the sender's partition.
+    Responses that break a rule are consumed whole without an answer (``dropped``): another channel,
+    a GPU that does not exist, a wrong length, a byte-enable flit, or a requester outside the
+    sender's partition.
     """
 
     def __init__(self, params: SwitchParams, config: SwitchConfig) -> None:
@@ -207,111 +195,133 @@ class SwitchModel:
             )
         streams = [item if isinstance(item, Packets) else Packets(item) for item in inputs]
         joined = Packets.concatenate(*streams)
-        batch = _Batch(
+        batch = Batch(
             flits=joined.flits,
             starts=joined.starts,
             sizes=joined.sizes,
             source=np.repeat(np.arange(len(streams)), [len(stream) for stream in streams]),
             fields=unpack_headers(joined.headers),
         )
-        status = self._header_status(batch)
-        dropped, responses = self._responses(batch)
-        copies = [
-            responses,
+        status = header_status(self._params, self._known, batch)
+        dropped, responses, parts = self._responses(batch)
+        requests = [
             self._unicast(batch, status),
             self._static(batch, status),
             self._dynamic(batch, status),
         ]
-        outputs, sent_flits, sent = self._send(batch, copies)
+        outputs, sent_flits, sent = self._send(batch, [responses, *requests])
         refusals = self._refuse(batch, status)
+        arms = arms_of(self._params, batch, requests)
+        at_port = self._parts_at_ports(joined, batch, parts)
+        arrived = np.array([sum(map(len, sources.values())) for sources in at_port])
+        armed = np.array([len(some) for some in arms])
+        settled = (armed == 0) | ((arrived == 0) & (self._config.timeout == 0))
+        results = tuple(
+            replaced_results(some, port // self._params.links_per_gpu) if known else _NO_PACKETS
+            for port, (some, known) in enumerate(zip(arms, settled.tolist(), strict=True))
+        )
 
         def per_port(port: IntArray) -> IntArray:
             return np.bincount(port, minlength=self._params.ports)
 
         responds = batch.is_response
         refused = per_port(batch.source[status > 0])
-        rx_flits = np.array([len(stream.flits) for stream in streams])
+        replaced = np.array([len(packets) for packets in results])
+        nothing = np.zeros_like(replaced)
         counters = {
-            "rx_flits": rx_flits,
+            "rx_flits": np.array([len(stream.flits) for stream in streams]),
             "rx_requests": per_port(batch.source[~responds]),
             "rx_responses": per_port(batch.source[responds]),
-            "tx_flits": sent_flits + refused,
+            "tx_flits": sent_flits + refused + [len(packets.flits) for packets in results],
             "tx_requests": sent[value_of(Vc.REQUEST)],
-            "tx_responses": sent[value_of(Vc.RESPONSE)] + refused,
+            "tx_responses": sent[value_of(Vc.RESPONSE)] + refused + replaced,
             "refused": refused,
             "dropped": per_port(batch.source[dropped]),
+            "late": np.where(settled, arrived, 0),
+            "duplicates": nothing,
+            "wrong": nothing,
+            "timeouts": nothing,
+            "replaced": replaced,
         }
         return SwitchResult(
             outputs,
             refusals,
             {counter.name: counters[counter.name] & _COUNTER_MASK for counter in COUNTERS},
+            arms,
+            at_port,
+            tuple(settled.tolist()),
+            results,
         )
 
-    def _header_status(self, batch: _Batch) -> IntArray:
-        """Statuses 1 to 4 of requests; 0 for those that pass and for responses."""
-        params, fields = self._params, batch.fields
-        home = ports_of(fields["gpu"], fields["address"], params.links_per_gpu)
-        length, enables = fields["length"], fields["byte_enable"] == 1
-        bad_length = (length == 0) | (length > MAX_DATA_FLITS)
-        bad_length |= enables & (fields["opcode"] & 3 == value_of(Kind.LOAD))
-        bad_length |= enables & (length > MAX_BYTE_ENABLE_FLITS)
-        checks = (
-            (Status.UNKNOWN_OPCODE, ~self._known[fields["opcode"]]),
-            (Status.BAD_VC, fields["vc"] != value_of(Vc.REQUEST)),
-            (Status.BAD_SOURCE, home != batch.source),
-            (Status.BAD_LENGTH, bad_length),
-        )
-        status = np.zeros(len(batch.starts), np.int64)
-        for code, wrong in reversed(checks):
-            status[wrong & ~batch.is_response] = value_of(code)
-        return status
-
-    def _crosses(self, batch: _Batch, packet: IntArray, port: IntArray) -> Mask:
+    def _crosses(self, batch: Batch, packet: IntArray, port: IntArray) -> Mask:
         """Return whether these packets would leave their sender's partition."""
         crosses: Mask = self._partitions[batch.source[packet]] != self._partitions[port]
         return crosses
 
-    def _responses(self, batch: _Batch) -> tuple[Mask, _Copies]:
-        """Which packets are dropped, and where the other responses go."""
+    def _responses(self, batch: Batch) -> tuple[Mask, Copies, Copies]:
+        """Which packets are dropped, and where the other responses and the parts go."""
         params, fields = self._params, batch.fields
         opcode, length = fields["opcode"], fields["length"]
-        has_data = opcode == value_of(Opcode.RSP_DATA)
-        wrong = ~self._known[opcode] | (fields["vc"] != value_of(Vc.RESPONSE))
+        has_data = (opcode == value_of(Opcode.RSP_DATA)) | (opcode == value_of(Opcode.PART_DATA))
+        wrong = fields["vc"] != value_of(Vc.RESPONSE)
         wrong |= (fields["gpu"] >= params.gpus) | (fields["byte_enable"] == 1)
         wrong |= np.where(has_data, (length == 0) | (length > MAX_DATA_FLITS), length != 0)
         good = np.flatnonzero(batch.is_response & ~wrong)
         port = ports_of(fields["gpu"][good], fields["address"][good], params.links_per_gpu)
         stays = ~self._crosses(batch, good, port)
         dropped = batch.is_response.copy()
-        dropped[good[stays]] = False
-        return dropped, _plain_copies(good[stays], port[stays])
+        good, port = good[stays], port[stays]
+        dropped[good] = False
+        part = (opcode[good] == value_of(Opcode.PART_ACK)) | (
+            opcode[good] == value_of(Opcode.PART_DATA)
+        )
+        return (
+            dropped,
+            plain_copies(good[~part], port[~part]),
+            plain_copies(good[part], port[part]),
+        )
 
-    def _addressed(self, batch: _Batch, status: IntArray, how: int) -> IntArray:
+    def _parts_at_ports(
+        self, joined: Packets, batch: Batch, parts: Copies
+    ) -> tuple[dict[int, Packets], ...]:
+        """Parts by port and then by source."""
+        pair = parts.port * self._params.ports + batch.source[parts.packet]
+        order = np.argsort(pair, kind="stable")
+        packets, pair = joined.select(parts.packet[order]), pair[order]
+        at_port: tuple[dict[int, Packets], ...] = tuple({} for _ in range(self._params.ports))
+        bounds = [*np.flatnonzero(np.diff(pair, prepend=-1)).tolist(), len(pair)]
+        for first, last in pairwise(bounds):
+            port, source = divmod(int(pair[first]), self._params.ports)
+            at_port[port][source] = packets.slice(first, last)
+        return at_port
+
+    def _addressed(self, batch: Batch, status: IntArray, how: int) -> IntArray:
         """Return the requests of one addressing that no check has refused so far."""
         same = batch.fields["opcode"] >> 2 == how
         return np.flatnonzero(same & (status == value_of(Status.OK)))
 
-    def _within_partition(self, batch: _Batch, status: IntArray, copies: _Copies) -> _Copies:
-        """Refuse requests with any copy outside their partition; return the others' copies."""
+    def _admitted(self, batch: Batch, status: IntArray, copies: Copies) -> Copies:
+        """Refuse requests by the checks from PARTITION on; return the copies of the others."""
+        status[copies.packet] = entry_status(self._params, batch)[copies.packet]
         status[copies.packet[self._crosses(batch, copies.packet, copies.port)]] = value_of(
             Status.PARTITION
         )
         keep = status[copies.packet] == value_of(Status.OK)
         of_kept = np.repeat(keep, np.maximum(copies.count, 0))
-        return _Copies(
+        return Copies(
             copies.packet[keep], copies.port[keep], copies.count[keep], copies.targets[of_kept]
         )
 
-    def _unicast(self, batch: _Batch, status: IntArray) -> _Copies:
+    def _unicast(self, batch: Batch, status: IntArray) -> Copies:
         params, fields = self._params, batch.fields
         packet = self._addressed(batch, status, value_of(Addressing.UNICAST))
         beyond = fields["count"][packet] >= params.gpus
         status[packet[beyond]] = value_of(Status.BAD_TARGET)
         packet = packet[~beyond]
         port = ports_of(fields["count"][packet], fields["address"][packet], params.links_per_gpu)
-        return self._within_partition(batch, status, _plain_copies(packet, port))
+        return self._admitted(batch, status, plain_copies(packet, port))
 
-    def _static(self, batch: _Batch, status: IntArray) -> _Copies:
+    def _static(self, batch: Batch, status: IntArray) -> Copies:
         params, fields = self._params, batch.fields
         packet = self._addressed(batch, status, value_of(Addressing.STATIC))
         group = fields["count"][packet]
@@ -322,9 +332,9 @@ class SwitchModel:
         row, gpu = np.nonzero(self._groups[group])
         packet = packet[row]
         port = ports_of(gpu, fields["address"][packet], params.links_per_gpu)
-        return self._within_partition(batch, status, _plain_copies(packet, port))
+        return self._admitted(batch, status, plain_copies(packet, port))
 
-    def _dynamic(self, batch: _Batch, status: IntArray) -> _Copies:
+    def _dynamic(self, batch: Batch, status: IntArray) -> Copies:
         params, fields = self._params, batch.fields
         packet = self._addressed(batch, status, value_of(Addressing.DYNAMIC))
         counts = fields["count"][packet]
@@ -348,11 +358,11 @@ class SwitchModel:
             gpus=params.gpus,
             links_per_gpu=params.links_per_gpu,
         )
-        copies = _Copies(packet[pruned.packet], pruned.port, pruned.count, pruned.targets)
-        return self._within_partition(batch, status, copies)
+        copies = Copies(packet[pruned.packet], pruned.port, pruned.count, pruned.targets)
+        return self._admitted(batch, status, copies)
 
     def _send(
-        self, batch: _Batch, kinds: Sequence[_Copies]
+        self, batch: Batch, kinds: Sequence[Copies]
     ) -> tuple[tuple[dict[tuple[int, int], Packets], ...], IntArray, list[IntArray]]:
         """Make all copies; returns outputs, flits a port, and packets a port of each channel."""
         ports = self._params.ports
@@ -383,7 +393,7 @@ class SwitchModel:
 
     @staticmethod
     def _make(
-        batch: _Batch, packet: IntArray, count: IntArray, targets: IntArray
+        batch: Batch, packet: IntArray, count: IntArray, targets: IntArray
     ) -> tuple[FlitArray, IntArray]:
         """Flits of copies and where each copy begins."""
         pruned = count >= 0
@@ -409,7 +419,7 @@ class SwitchModel:
         lanes[ragged_index((starts[pruned] + 1) * LANES, count[pruned])] = targets
         return lanes.view(np.dtype("<u8")).reshape(-1, 2).astype(np.uint64, copy=False), starts
 
-    def _refuse(self, batch: _Batch, status: IntArray) -> tuple[Packets, ...]:
+    def _refuse(self, batch: Batch, status: IntArray) -> tuple[Packets, ...]:
         """Answers to malformed requests, for each port."""
         packet = np.flatnonzero(status)
         answers = replace_fields(

@@ -25,7 +25,12 @@ __all__ = [
     "LANES",
     "MAX_BYTE_ENABLE_FLITS",
     "MAX_DATA_FLITS",
+    "REDUCTIONS",
+    "REPORT",
+    "SLOT_FLITS",
     "TARGET_BITS",
+    "TO_F32",
+    "WIDE",
     "Addressing",
     "DType",
     "Field",
@@ -39,6 +44,7 @@ __all__ = [
     "addressing",
     "carries_data",
     "kind",
+    "slots",
 ]
 
 FLIT_BITS = 128
@@ -97,17 +103,23 @@ class Opcode(enum.Enum, shape=4):
     """``dymultimem.st``: store to a list of targets (dispatch)."""
     DY_LD_REDUCE = 0xA
     """``dymultimem.ld_reduce``: load from a list of targets and reduce (combine)."""
+    PART_ACK = 0xC
+    """One GPU's acknowledgement of a multicast request, to be gathered at the requester's port."""
     RSP_ACK = 0xD
     """Acknowledgement or refusal; no data; ``aux`` is the status."""
     RSP_DATA = 0xE
-    """Data that a load asked for; ``aux`` is the status."""
+    """Data that a load asked for; ``aux`` is the status. With another status than OK on a multicast
+    request: one flit of :data:`REPORT`."""
+    PART_DATA = 0xF
+    """One GPU's part of a sum, to be added at the requester's port."""
 
 
 class Status(enum.Enum, shape=4):
     """``aux`` of a response.
 
-    The switch tests a request in the order of the numbers from 1 on and answers with the first that
-    applies.
+    The switch tests a request in the order of the numbers from 1 to 11 and answers with the first
+    that applies. From 12 on: how a multicast request that was sent ended. Of several, the greatest
+    is told.
     """
 
     OK = 0
@@ -117,7 +129,8 @@ class Status(enum.Enum, shape=4):
     BAD_SOURCE = 3
     """``gpu`` or the address hash do not fit the port that the request came in by."""
     BAD_LENGTH = 4
-    """``length`` 0 or over 16, or a byte-enable flit where none may be."""
+    """``length`` 0 or over 16 (over 8 for a sum whose result is twice as long), or a byte-enable
+    flit where none may be."""
     COUNT_ZERO = 5
     TOO_MANY_TARGETS = 6
     BAD_TARGET = 7
@@ -125,10 +138,26 @@ class Status(enum.Enum, shape=4):
     NO_GROUP = 8
     PARTITION = 9
     """A destination outside the sender's partition."""
+    BAD_TAG = 10
+    """A multicast request whose tag is no entry, or not the first of its entries."""
+    BAD_REDUCTION = 11
+    """A reduction whose type does not have its operation."""
+    TIMEOUT = 12
+    """Not all answers came in time."""
+    BAD_RESPONSE = 13
+    """An answer did not fit its request."""
+    REPLACED = 14
+    """The requester used the tag again before it had the result."""
+    BAD_ADDRESS = 15
+    """A target has nothing at the address."""
 
 
 class DType(enum.Enum, shape=4):
-    """Element type of a reduction. ``*_ACC32``: 16-bit elements with f32 accumulation."""
+    """Element type of a reduction.
+
+    ``*_ACC32``: 16-bit elements, summed in f32 and rounded once, at the end. ``*_TO_F32``: the
+    same, and the result is f32. These four are *wide*: an element takes 32 bits of the entry.
+    """
 
     B32 = 0
     U32 = 1
@@ -138,6 +167,8 @@ class DType(enum.Enum, shape=4):
     BF16 = 5
     F16_ACC32 = 6
     BF16_ACC32 = 7
+    F16_TO_F32 = 8
+    BF16_TO_F32 = 9
 
 
 class ReduceOp(enum.Enum, shape=3):
@@ -206,7 +237,20 @@ HEADER_FIELDS = (
     Field("gpu", 6, "link", "all", "the requesting GPU, on its requests and on their responses"),
     Field("vc", 2, "link", "all", "virtual channel: 0 request, 1 response", Vc),
     Field("dtype", 4, "link", "reductions", "element type and accumulation", DType),
-    Field("reserved", 2, "link", "none", "zero; carried unchanged"),
+    Field(
+        "posted",
+        1,
+        "link",
+        "multicast requests",
+        "nobody waits for an answer: no entry is used and the GPUs send none; stores only",
+    ),
+    Field(
+        "more",
+        1,
+        "link",
+        "parts",
+        "the GPU sends a further part for this request; 0 on its last or only one",
+    ),
     Field(
         "crc",
         25,
@@ -219,9 +263,32 @@ HEADER_FIELDS = (
 
 HEADER = data.StructLayout({f.name: f.width for f in HEADER_FIELDS})
 EXTENSION = data.ArrayLayout(TARGET_BITS, LANES)
+REPORT = data.StructLayout({"missing": 64, "faulty": 64})
+"""Data flit of an error result: bit *g* of ``missing``: GPU *g* has not answered to the end; of
+``faulty``: an answer of it was wrong or told an error."""
 
 if HEADER.size != FLIT_BITS or EXTENSION.size != FLIT_BITS:
     raise AssertionError("a flit has 128 bits")
+
+
+_INTEGER = (ReduceOp.ADD, ReduceOp.MIN, ReduceOp.MAX)
+REDUCTIONS: dict[DType, tuple[ReduceOp, ...]] = {
+    dtype: (ReduceOp.AND, ReduceOp.OR, ReduceOp.XOR) if dtype is DType.B32 else _INTEGER
+    for dtype in DType
+}
+"""The operations of each element type."""
+WIDE = (DType.F16_ACC32, DType.BF16_ACC32, DType.F16_TO_F32, DType.BF16_TO_F32)
+"""16-bit types whose sums take 32 bits."""
+TO_F32 = (DType.F16_TO_F32, DType.BF16_TO_F32)
+"""16-bit types whose result is f32, twice as long as a part."""
+SLOT_FLITS = 8
+"""Words of 128 bits (of sums) that one entry holds. Longer sums take the entries behind it too."""
+
+
+def slots(length: int, dtype: DType) -> int:
+    """Entries that a sum of `length` data flits a part takes: 1, 2 or 4. Its tag is a multiple."""
+    words = length * (2 if dtype in WIDE else 1)
+    return 1 if words <= SLOT_FLITS else 2 if words <= 2 * SLOT_FLITS else 4
 
 
 def addressing(opcode: int) -> Addressing:

@@ -52,6 +52,11 @@ class SwitchParams:
         gets.
     request_depth, response_depth : int
         Flits of one (input, output) pair's queue per virtual channel.
+    entries : int
+        Reduction entries of a port, each of 128 B: the tags that a GPU has for multicast requests.
+        A power of two from 4 to 512.
+    result_depth : int
+        Flits of a port's queue of results.
     rx_timeout : int
         A sender that has credits and stops inside a packet for so many cycles is cut off (power of
         two).
@@ -67,6 +72,8 @@ class SwitchParams:
     ingress_depth: int = 64
     request_depth: int = 64
     response_depth: int = 32
+    entries: int = 512
+    result_depth: int = 64
     rx_timeout: int = 4096
 
     def __post_init__(self) -> None:
@@ -87,6 +94,7 @@ class SwitchParams:
             ("ingress_depth", self.max_request_flits),
             ("request_depth", self.max_request_flits + self.queue_margin),
             ("response_depth", self.max_response_flits),
+            ("result_depth", self.max_response_flits),
         ):
             value = getattr(self, name)
             _check_int(name, value, 1, 4096)
@@ -96,6 +104,9 @@ class SwitchParams:
                 raise ValueError(
                     f"`{name}` must be at least {longest} to hold the longest packet, not {value!r}"
                 )
+        _check_int("entries", self.entries, 4, 1 << 9)
+        if self.entries & (self.entries - 1):
+            raise ValueError(f"`entries` must be a power of two, not {self.entries!r}")
         _check_int("rx_timeout", self.rx_timeout, 16, 1 << 20)
         if self.rx_timeout & (self.rx_timeout - 1):
             raise ValueError(f"`rx_timeout` must be a power of two, not {self.rx_timeout!r}")
@@ -121,6 +132,11 @@ class SwitchParams:
         return 1 + MAX_DATA_FLITS
 
     @property
+    def count_bits(self) -> int:
+        """Bits of the number of a request's targets: of a list, or of a group's GPUs."""
+        return max(self.max_targets, self.gpus).bit_length()
+
+    @property
     def queue_margin(self) -> int:
         """Slots of a pair's request queue that admission leaves free.
 
@@ -137,12 +153,19 @@ class SwitchParams:
     def buffer_bits(self) -> int:
         """Bits of all buffers of one port, the figure to hold against NVLink's 64 KiB."""
         pair = self.request_depth + self.response_depth
-        return (2 * self.ingress_depth + self.ports * pair) * FLIT_BITS
+        return (self.ingress_depth + self.ports * pair + self.result_depth) * FLIT_BITS
 
 
 PRESETS: dict[str, SwitchParams] = {
     "tiny": SwitchParams(
-        ports=4, max_targets=16, groups=4, ingress_depth=32, request_depth=32, response_depth=32
+        ports=4,
+        max_targets=16,
+        groups=4,
+        ingress_depth=32,
+        request_depth=32,
+        response_depth=32,
+        entries=16,
+        result_depth=32,
     ),
     "default": SwitchParams(ports=8),
     "nvl32": SwitchParams(ports=64, links_per_gpu=2),

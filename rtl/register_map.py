@@ -13,10 +13,11 @@ from .params import SwitchParams
 
 __all__ = ["COUNTERS", "ID_VALUE", "Counter", "Register", "address_of", "register_map"]
 
-ID_VALUE = 0xD5A4_0001
+ID_VALUE = 0xD5A4_0002
 """Reads as the product (upper half) and the version of this map (lower half)."""
 
 _PARTITIONS = 0x0100
+_ARMED = 0x0200
 _GROUPS = 0x0800
 _COUNTERS = 0x1000
 _COUNTER_STRIDE = 0x40
@@ -37,9 +38,14 @@ COUNTERS = (
     Counter("rx_responses", "responses that came in whole, malformed ones included"),
     Counter("tx_flits", "flits sent to the link"),
     Counter("tx_requests", "copies of requests sent"),
-    Counter("tx_responses", "responses sent, the switch's own refusals included"),
+    Counter("tx_responses", "responses sent: results, refusals and those of other GPUs"),
     Counter("refused", "requests that were consumed and answered with a status"),
     Counter("dropped", "malformed responses that were consumed without an answer"),
+    Counter("late", "parts for no request that is armed"),
+    Counter("duplicates", "parts of a GPU that was not asked, or had answered to the end"),
+    Counter("wrong", "parts that did not fit their request"),
+    Counter("timeouts", "requests that ended because answers were missing for too long"),
+    Counter("replaced", "requests that ended because their tag was used again"),
 )
 
 
@@ -76,6 +82,14 @@ def _registers(params: SwitchParams) -> Iterator[Register]:
         yield Register(
             "busy", 0x0010, "ro", 0, "bit 0: the multiples of experts_per_gpu are being computed"
         )
+    yield Register(
+        "timeout",
+        0x0014,
+        "rw",
+        0,
+        "1 to 65535: a multicast request that has no result after so many times 64 cycles ends "
+        "with TIMEOUT; 0: never",
+    )
     for word in range(ceil(params.ports / 32)):
         yield Register(
             f"fault{word}",
@@ -91,6 +105,13 @@ def _registers(params: SwitchParams) -> Iterator[Register]:
             "rw",
             0,
             f"partition of port {port}; packets stay inside their partition",
+        )
+        yield Register(
+            f"armed{port}",
+            _ARMED + 4 * port,
+            "ro",
+            0,
+            f"multicast requests of port {port} that wait for answers now",
         )
     for group in range(params.groups):
         for word in range(ceil(params.gpus / 32)):

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -20,13 +20,14 @@ from .memories import PREFIX, RamMacro
 from .pdks import Pdk, find_pdk
 from .worker import Job
 
-__all__ = ["DELAY_SCRIPT", "EMBEDDED_LIB", "AreaResult", "MacroUse", "Part", "synthesise"]
+__all__ = ["DELAY_SCRIPTS", "EMBEDDED_LIB", "AreaResult", "MacroUse", "Part", "synthesise"]
 
 EMBEDDED_LIB = Path(__file__).with_name("gate_equivalents.lib")
 """The library of this project: areas in gate equivalents, no technology."""
 
-DELAY_SCRIPT = Path(__file__).with_name("delay.abc")
-"""Script for ABC that maps for delay: about 5 % more area and 15 % more clock on a switch."""
+DELAY_SCRIPTS = tuple(Path(__file__).with_name(name) for name in ("delay.abc", "delay_nf.abc"))
+"""Scripts for ABC that map for delay. The first one gives the faster netlist, but ABC's `map`
+aborts on some designs and libraries; then the next one is taken."""
 
 _UNSAFE = re.compile(r"[^\w.$\\-]")
 
@@ -198,7 +199,8 @@ def synthesise(
         Delay that ABC aims for between registers; by default the clock less what a register of
         the technology takes.
     abc_script : Path, optional
-        Script for ABC. By default `DELAY_SCRIPT` when a clock is stated, else ABC's own.
+        Script for ABC. By default those in `DELAY_SCRIPTS` when a clock is stated, the next one
+        when ABC fails; else ABC's own.
     flatten : bool
         Whether the netlist is made flat.
     tree_levels : int
@@ -234,14 +236,16 @@ def synthesise(
             overhead = pdk.flop_overhead_ps if pdk else 0.2 * clock_ps
             abc_ps = max(clock_ps - overhead, 0.25 * clock_ps)
     # ABC's own script keeps the area low and lets a late signal start a carry chain.
-    script = abc_script or (DELAY_SCRIPT if clock_ps is not None else None)
+    scripts = [abc_script]
+    if clock_ps is not None and abc_script is None:
+        scripts = [_with_delay(template, abc_ps, workdir) for template in DELAY_SCRIPTS]
     job = Job(
         design=str(design.resolve()),
         top=top,
         libs=[str(path.resolve()) for path in library.paths],
         dont_use=list(dont_use if dont_use is not None else pdk.dont_use if pdk else ()),
         abc_ps=abc_ps if clock_ps is not None else None,
-        abc_script=str(script.resolve()) if script else None,
+        abc_script=None,
         constr=str(constr) if constr else None,
         ram_threshold_bits=ram_threshold_bits,
         flatten=flatten,
@@ -251,7 +255,14 @@ def synthesise(
         tree_stat=str(workdir / "stat_parts.json"),
         result=str(workdir / "result.json"),
     )
-    result = _run(job, workdir)
+    for script in scripts:
+        job = replace(job, abc_script=str(script.resolve()) if script else None)
+        try:
+            result = _run(job, workdir)
+            break
+        except _AbcError:
+            if script is scripts[-1]:
+                raise
     return _collect(job, result, library, nand2.area, pdk, clock_ps)
 
 
@@ -264,6 +275,17 @@ def _check(top: str, clock_ps: float | None, threshold: int, levels: int) -> Non
         raise FlowError(f"`ram_threshold_bits` must be 0 or more, not {threshold!r}")
     if levels < 0:
         raise FlowError(f"`tree_levels` must be 0 or more, not {levels!r}")
+
+
+class _AbcError(FlowError):
+    """ABC failed, not Yosys."""
+
+
+def _with_delay(template: Path, delay_ps: float | None, workdir: Path) -> Path:
+    script = workdir / template.name
+    text = template.read_text(encoding="ascii").replace("{D}", f"{delay_ps:.6g}")
+    script.write_text(text, encoding="ascii")
+    return script
 
 
 def _run(job: Job, workdir: Path) -> dict[str, Any]:
@@ -287,7 +309,8 @@ def _run(job: Job, workdir: Path) -> dict[str, Any]:
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
     errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
     reason = errors[-1] if errors else (lines[-1] if lines else f"exit code {code}")
-    raise FlowError(f"Yosys failed: {reason} (whole log: {log})")
+    kind = _AbcError if reason.startswith(("ABC: ", "Can't open ABC output")) else FlowError
+    raise kind(f"Yosys failed: {reason} (whole log: {log})")
 
 
 def _collect(

@@ -15,22 +15,26 @@ from typing import Annotated
 
 import typer
 from dysharp.gen.errors import UserError
+from dysharp.rtl.flits import REDUCTIONS, DType, Order, ReduceOp, Stage
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from .demo import demo
 from .lib.run import SimulationError
-from .replay import ORDERS, load_trace, replay, switch_for
+from .plan import PLACEMENTS, ReplayError, Sums
 from .replay import Progress as Tell
+from .replay import load_trace, replay, switch_for
 from .replay_report import print_replay
 from .results import write_results
 
 __all__ = ["BENCHES", "register"]
 
-BENCHES = {"switch": "dysharp.verif.switch.bench"}
+BENCHES = {"switch": "dysharp.verif.switch.bench", "reduce": "dysharp.verif.reduce.bench"}
 """Module of each bench; its ``bench(folder, seed, quick, progress)`` returns figures by name."""
 
+_DTYPES = {dtype.name.lower(): dtype for dtype in DType if ReduceOp.ADD in REDUCTIONS[dtype]}
+_ORDERS = {order.name.lower(): order for order in Order}
 _VERIF = Path(__file__).parent
 _COMPILERS = ("g++", "make", "perl")
 _WIDTH = 100  # of tables where the output is no terminal
@@ -55,8 +59,28 @@ def _run(
     packets_per_token: Annotated[int, typer.Option(help="Packets that a token is made of.")],
     tokens: Annotated[int | None, typer.Option(help="Only the first so many tokens.")] = None,
     links_per_gpu: Annotated[int, typer.Option(help="Links of each GPU: 1, 2 or 4.")] = 1,
+    dispatch: Annotated[
+        bool, typer.Option("--dispatch", help="Dispatch the tokens; with --combine, both at once.")
+    ] = False,
+    combine: Annotated[
+        bool, typer.Option("--combine", help="Combine them. Without either option, both at once.")
+    ] = False,
+    dtype: Annotated[str, typer.Option(help=f"Type of sums: {', '.join(_DTYPES)}.")] = "bf16_acc32",
     order: Annotated[
-        str, typer.Option(help=f"Which GPU has which token: {' or '.join(ORDERS)}.")
+        str, typer.Option(help=f"Order of sums: {' or '.join(_ORDERS)}.")
+    ] = "canonical",
+    presum: Annotated[
+        bool, typer.Option(help="A GPU answers once for all of a token's experts on it.")
+    ] = True,
+    acknowledge: Annotated[
+        bool, typer.Option(help="Stores are acknowledged; otherwise they are posted.")
+    ] = False,
+    delay: Annotated[
+        tuple[int, int],
+        typer.Option(metavar="MIN MAX", help="Cycles from a request at a GPU to its answer."),
+    ] = (0, 0),
+    placement: Annotated[
+        str, typer.Option(help=f"Which GPU has which token: {' or '.join(PLACEMENTS)}.")
     ] = "interleaved",
     ready: Annotated[
         int, typer.Option(metavar="PERCENT", help="Cycles in which a receiver takes a flit.")
@@ -69,6 +93,11 @@ def _run(
 ) -> None:
     """Send a routing trace through the generated switch, and check every packet that comes out."""
     switch_for(gpus, links_per_gpu)
+    for option, value, known in (("dtype", dtype, _DTYPES), ("order", order, _ORDERS)):
+        if value not in known:
+            raise ReplayError(f"`{option}` must be one of {', '.join(known)}, not {value!r}")
+    both = dispatch == combine
+    wanted = {Stage.DISPATCH: dispatch or both, Stage.COMBINE: combine or both}
     loaded = load_trace(trace, gpus=gpus, experts_per_gpu=experts_per_gpu, tokens=tokens)
     with _checks(), _progress() as progress:
         result = replay(
@@ -78,7 +107,11 @@ def _run(
             payload=payload,
             packets_per_token=packets_per_token,
             links_per_gpu=links_per_gpu,
-            order=order,
+            stages=tuple(stage for stage, runs in wanted.items() if runs),
+            sums=Sums(dtype=_DTYPES[dtype], order=_ORDERS[order], presum=presum),
+            acknowledge=acknowledge,
+            delay=delay,
+            placement=placement,
             ready=ready,
             seed=seed,
             folder=out.absolute(),
@@ -95,7 +128,12 @@ def _run(
             "links_per_gpu": links_per_gpu,
             "payload": payload,
             "packets_per_token": packets_per_token,
+            "dtype": dtype,
             "order": order,
+            "presum": presum,
+            "acknowledge": acknowledge,
+            "delay": list(delay),
+            "placement": placement,
             "ready": ready,
             "switch": asdict(result.params),
         }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sends the tokens of an expert-routing trace through the generated switch, dispatch direction."""
+"""Sends the tokens of an expert-routing trace through the generated switch, and their sums back."""
 
 import shutil
 from collections.abc import Iterator
@@ -7,44 +7,29 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Event, Thread
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import numpy as np
-from dysharp.gen.errors import UserError
 from dysharp.gen.traces import Trace, read_trace
-from dysharp.golden.arrays import IntArray, value_of
-from dysharp.golden.flits import extension_flits, pack_headers
-from dysharp.golden.packets import Packets
-from dysharp.golden.route import link_of, prune
+from dysharp.golden.arrays import FlitArray, IntArray, value_of
+from dysharp.golden.flits import unpack_field
 from dysharp.golden.switch import SwitchConfig
-from dysharp.rtl.flits import FLIT_BYTES, MAX_DATA_FLITS, TARGET_BITS, Opcode, Stage, Vc
+from dysharp.rtl.flits import DType, Order, Stage, Vc
 from dysharp.rtl.params import PRESETS, SwitchParams
 
+from .lib.responder import MEMORY_FLITS, Responder
 from .lib.run import SimulationError
-from .switch.environment import Pace, Phase, SwitchEnvironment
+from .plan import Placement, Plan, ReplayError, Sums, check_int, experts_of, plan_replay
+from .switch.environment import Pace, Phase, PhaseResult, SwitchEnvironment
+from .switch.scoreboard import Scoreboard
 
-__all__ = [
-    "ORDERS",
-    "Order",
-    "Plan",
-    "Progress",
-    "ReplayError",
-    "ReplayResult",
-    "load_trace",
-    "plan_replay",
-    "replay",
-    "switch_for",
-]
+__all__ = ["Progress", "ReplayResult", "check_answered", "load_trace", "replay", "switch_for"]
 
-Order = Literal["interleaved", "blocked"]
-ORDERS: tuple[Order, ...] = ("interleaved", "blocked")
-
-_BASE = 1 << 40
 _DEPTH = PRESETS["default"].ingress_depth
-_TAGS = 512
 _MOST = 4096
-_EXPERTS = 1 << TARGET_BITS
 _LOG_LINE = 42  # bytes of a flit in a log of `sv/link_sink.sv`
+_SMALL = 3
+"""Numbers of at most this size have a sum that every type holds exactly, in any order."""
 
 
 class Progress(Protocol):
@@ -54,55 +39,9 @@ class Progress(Protocol):
         """Take what is under way, and which part of it is done, 0 to 1; 0 if nobody knows."""
 
 
-class ReplayError(UserError):
-    """A replay that was asked for cannot be made."""
-
-
-@dataclass(frozen=True, eq=False)
-class Plan:
-    """Packets of a replay, and what every link has to carry.
-
-    Parameters
-    ----------
-    inputs : tuple of Packets
-        What each port sends, in order.
-    flits_in, flits_out : ndarray
-        Flits of each port's two directed links, into the switch and out of it.
-    copies_out : ndarray
-        Packets that leave by each port.
-    fan_out : ndarray
-        Element *n*: packets that go to *n* GPUs.
-    top_k, data_flits : int
-        Targets and data flits of each packet.
-    """
-
-    inputs: tuple[Packets, ...]
-    flits_in: IntArray
-    flits_out: IntArray
-    copies_out: IntArray
-    fan_out: IntArray
-    top_k: int
-    data_flits: int
-
-    @property
-    def packets(self) -> int:
-        """Packets that the sources send."""
-        return int(self.fan_out.sum())
-
-    @property
-    def copies(self) -> int:
-        """Packets that leave the switch."""
-        return int(self.copies_out.sum())
-
-    @property
-    def ideal_cycles(self) -> int:
-        """The bound: flits of the directed link that has to carry most, one a cycle."""
-        return int(max(self.flits_in.max(), self.flits_out.max()))
-
-
 @dataclass(frozen=True, eq=False)
 class ReplayResult:
-    """What a replay showed. Every delivered packet was as the golden model says.
+    """What a replay showed. Every delivered packet and every result was as the golden model says.
 
     Parameters
     ----------
@@ -114,8 +53,8 @@ class ReplayResult:
         From the first flit that went in to the last that came out, both included.
     flits_in, flits_out : ndarray
         Flits that the monitors saw on each port's two directed links.
-    copies : int
-        Packets that they saw leave the switch.
+    copies, results : int
+        Copies of requests, and results, that they saw leave the switch.
     """
 
     plan: Plan
@@ -124,6 +63,7 @@ class ReplayResult:
     flits_in: IntArray
     flits_out: IntArray
     copies: int
+    results: int
 
     @property
     def efficiency(self) -> float:
@@ -139,7 +79,9 @@ class ReplayResult:
             "ideal_cycles": plan.ideal_cycles,
             "measured_cycles": self.cycles,
             "packets": plan.packets,
+            "stages": [stage.name.lower() for stage in plan.stages],
             "copies": self.copies,
+            "results": self.results,
             "mean_fan_out": self.copies / plan.packets,
             "packets_per_expert_unicast": per_expert,
             "packets_per_gpu_unicast": self.copies,
@@ -148,8 +90,9 @@ class ReplayResult:
             "copies_saved_against_expert_unicast": 1 - self.copies / per_expert,
             "flits_in": int(self.flits_in.sum()),
             "flits_out": int(self.flits_out.sum()),
-            "flits_in_expert_unicast": per_expert * (2 + plan.data_flits),
-            "flits_in_gpu_unicast": int(plan.flits_out.sum()),
+            "request_flits": plan.request_flits,
+            "request_flits_expert_unicast": plan.expert_flits,
+            "request_flits_gpu_unicast": plan.copy_flits,
             "links": [
                 {
                     "port": port,
@@ -174,8 +117,8 @@ def switch_for(gpus: int, links_per_gpu: int = 1, top_k: int = 1) -> SwitchParam
     ReplayError
         There is no such switch.
     """
-    _check("gpus", gpus, 2)
-    _check("links_per_gpu", links_per_gpu, 1)
+    check_int("gpus", gpus, 2)
+    check_int("links_per_gpu", links_per_gpu, 1)
     default = PRESETS["default"]
     try:
         params = replace(
@@ -208,109 +151,10 @@ def load_trace(path: Path, *, gpus: int, experts_per_gpu: int, tokens: int | Non
     TraceError
         The file cannot be used; the message names file and line.
     """
-    _check("gpus", gpus, 2)
+    check_int("gpus", gpus, 2)
     if tokens is not None:
-        _check("tokens", tokens, 1)
-    return read_trace(path, _experts(gpus, experts_per_gpu), tokens)
-
-
-def plan_replay(
-    trace: Trace,
-    params: SwitchParams,
-    *,
-    experts_per_gpu: int,
-    payload: int,
-    packets_per_token: int,
-    order: Order | str = "interleaved",
-    seed: int = 0,
-) -> Plan:
-    """Make the packets of a replay.
-
-    Token *t* belongs to GPU *t* mod N (``interleaved``), or each GPU has a run of neighbouring
-    tokens (``blocked``). It makes M = `packets_per_token` ``dymultimem.st`` packets with the
-    token's list; packet *m* has the address base + (*t* M + *m*) `payload`. A GPU sends its packets
-    in the order of tokens, on the link that the address hash says.
-
-    Parameters
-    ----------
-    trace : Trace
-        Experts of each token.
-    params : SwitchParams
-        The switch.
-    experts_per_gpu, payload, packets_per_token, order, seed
-        As in :func:`replay`.
-
-    Raises
-    ------
-    ReplayError
-        A value is out of its range, or the trace does not fit the switch.
-    """
-    experts = _experts(params.gpus, experts_per_gpu)
-    _check("packets_per_token", packets_per_token, 1)
-    _check("seed", seed, 0)
-    most = MAX_DATA_FLITS * FLIT_BYTES
-    if not _is_int(payload) or not 0 < payload <= most or payload % FLIT_BYTES:
-        raise ReplayError(
-            f"`payload` must be a multiple of {FLIT_BYTES} up to {most} bytes, not {payload!r}"
-        )
-    if order not in ORDERS:
-        raise ReplayError(f"`order` must be one of {', '.join(ORDERS)}, not {order!r}")
-    highest = int(trace.ids.max())
-    if highest >= experts:
-        raise ReplayError(f"an expert of the trace must be 0 to {experts - 1}, not {highest!r}")
-    if not params.dynamic or trace.top_k > params.max_targets:
-        limit = params.max_targets if params.dynamic else 0
-        raise ReplayError(
-            f"tokens of the trace must have up to {limit} experts on this switch, "
-            f"not {trace.top_k!r}"
-        )
-
-    tokens = np.arange(trace.tokens)
-    owner = tokens % params.gpus if order == "interleaved" else tokens * params.gpus // trace.tokens
-    gpu = np.repeat(owner, packets_per_token)
-    address = _BASE + np.arange(trace.tokens * packets_per_token) * payload
-    port = gpu * params.links_per_gpu + link_of(address.copy(), params.links_per_gpu)
-    lists = np.repeat(trace.ids, packets_per_token, axis=0)
-    counts = np.full(len(address), trace.top_k)
-    data_flits = payload // FLIT_BYTES
-
-    rng = np.random.default_rng(seed)
-    inputs, flits_in = [], []
-    for number in range(params.ports):
-        mine = np.flatnonzero(port == number)
-        headers = pack_headers(
-            address=address[mine],
-            stage=value_of(Stage.DISPATCH),
-            count=counts[mine],
-            opcode=value_of(Opcode.DY_ST),
-            tag=np.arange(len(mine)) % _TAGS,
-            length=data_flits,
-            gpu=gpu[mine],
-            vc=value_of(Vc.REQUEST),
-        )[: len(mine)]
-        data = rng.integers(0, 1 << 64, (len(mine) * data_flits, 2), dtype=np.uint64)
-        packets = Packets.build(headers, targets=lists[mine].reshape(-1), data=data)
-        inputs.append(packets)
-        flits_in.append(len(packets.flits))
-
-    pruned = prune(
-        lists.reshape(-1),
-        counts,
-        address,
-        experts_per_gpu=experts_per_gpu,
-        gpus=params.gpus,
-        links_per_gpu=params.links_per_gpu,
-    )
-    sizes = 1 + extension_flits(pruned.count) + data_flits
-    return Plan(
-        inputs=tuple(inputs),
-        flits_in=np.array(flits_in),
-        flits_out=np.bincount(pruned.port, sizes, params.ports).astype(np.int64),
-        copies_out=np.bincount(pruned.port, minlength=params.ports),
-        fan_out=np.bincount(pruned.masks.sum(axis=1)),
-        top_k=trace.top_k,
-        data_flits=data_flits,
-    )
+        check_int("tokens", tokens, 1)
+    return read_trace(path, experts_of(gpus, experts_per_gpu), tokens)
 
 
 def replay(
@@ -322,14 +166,21 @@ def replay(
     packets_per_token: int,
     folder: Path,
     seed: int,
+    stages: tuple[Any, ...] = (Stage.DISPATCH,),
+    sums: Sums | None = None,
+    acknowledge: bool = False,
+    delay: tuple[int, int] = (0, 0),
     params: SwitchParams | None = None,
     links_per_gpu: int = 1,
-    order: Order | str = "interleaved",
+    placement: Placement | str = "interleaved",
     ready: int = 100,
     name: str = "replay",
     progress: Progress | None = None,
 ) -> ReplayResult:
     """Run a trace through the generated Verilog and check what comes out.
+
+    In a combine, models of the GPUs answer the requests from memories of random numbers. With sums
+    in order of arrival these are small whole numbers, whose sum does not depend on the order.
 
     Parameters
     ----------
@@ -345,9 +196,17 @@ def replay(
         Generated files, builds and runs go there; builds are used again.
     seed : int
         Seed of the data and of the receivers' pace.
+    stages : tuple of Stage
+        Dispatch, combine, or both at once.
+    sums : Sums, optional
+        How a combine adds.
+    acknowledge : bool
+        Whether stores are acknowledged, instead of posted.
+    delay : tuple of int
+        Least and most cycles from a request at a GPU to its answer.
     params : SwitchParams, optional
         The switch. By default :func:`switch_for` the trace.
-    order : str
+    placement : str
         Which GPU a token belongs to, see :func:`plan_replay`.
     ready : int
         Percent of cycles in which a receiver may give a credit back.
@@ -364,7 +223,10 @@ def replay(
         The simulator failed, or the switch did not do what the golden model says.
     """
     tell = progress or _nothing
-    _check("ready", ready, 1, 100)
+    sums = sums or Sums()
+    check_int("ready", ready, 1, 100)
+    check_int("delay", delay[0], 0, delay[1])
+    check_int("delay", delay[1], 0, 1 << 20)
     params = params or switch_for(gpus, links_per_gpu, trace.top_k)
     if (params.gpus, params.links_per_gpu) != (gpus, links_per_gpu):
         raise ReplayError(
@@ -378,16 +240,23 @@ def replay(
         experts_per_gpu=experts_per_gpu,
         payload=payload,
         packets_per_token=packets_per_token,
-        order=order,
+        stages=stages,
+        sums=sums,
+        acknowledge=acknowledge,
+        placement=placement,
         seed=seed,
     )
     tell("generating and building the switch")
     environment = SwitchEnvironment(params, folder)
     config = replace(SwitchConfig.at_reset(params), experts_per_gpu=experts_per_gpu)
+    waits = acknowledge or Stage.COMBINE in stages
     phase = Phase(
         inputs=plan.inputs,
         config=config,
-        cycles=100_000 + 10 * plan.ideal_cycles * 100 // ready,
+        cycles=100_000 + 10 * (plan.ideal_cycles + delay[1]) * 100 // ready,
+        responder=_responder(params, sums, delay, seed) if waits else None,
+        tags=waits,
+        checker=check_answered if waits else None,
     )
     where = folder / "runs" / name
     shutil.rmtree(where, ignore_errors=True)
@@ -402,14 +271,54 @@ def replay(
             f"{len(problems)} differences from the golden model, the first: {problems[0]}; "
             f"seed {seed}, see {where}"
         )
+    channels = [unpack_field(log.packets.headers, "vc") for log in result.outputs]
     return ReplayResult(
         plan=plan,
         params=params,
         cycles=result.cycles,
         flits_in=np.array([len(log.flits) for log in result.inputs]),
         flits_out=np.array([len(log.flits) for log in result.outputs]),
-        copies=sum(len(log.packets) for log in result.outputs),
+        copies=sum(int((channel == value_of(Vc.REQUEST)).sum()) for channel in channels),
+        results=sum(int((channel == value_of(Vc.RESPONSE)).sum()) for channel in channels),
     )
+
+
+def check_answered(result: PhaseResult) -> list[str]:
+    """Differences from the model of a run in which every request is answered as it should be."""
+    board = Scoreboard(result.params, result.phase.config, result.received, answered=True)
+    found = board.mismatches([log.flits for log in result.outputs])
+    return found + board.counter_mismatches(result.registers)
+
+
+def _responder(params: SwitchParams, sums: Sums, delay: tuple[int, int], seed: int) -> Responder:
+    rng = np.random.default_rng([seed, 1])
+    exact = sums.order is Order.ARRIVAL
+    make = _small_numbers if exact else _any_numbers
+    return Responder(
+        memories=[make(sums.dtype, rng) for _ in range(params.ports)],
+        presum=sums.presum,
+        delay_min=delay[0],
+        delay_max=delay[1],
+    )
+
+
+def _any_numbers(dtype: DType, rng: np.random.Generator) -> FlitArray:
+    """Bits of any kind: every exponent, subnormals, infinities and NaNs."""
+    return rng.integers(0, 1 << 64, (MEMORY_FLITS, 2), dtype=np.uint64)
+
+
+def _small_numbers(dtype: DType, rng: np.random.Generator) -> FlitArray:
+    values = rng.integers(-_SMALL, _SMALL + 1, MEMORY_FLITS * 8)
+    floats = values.astype(np.float32)
+    if dtype in (DType.B32, DType.U32, DType.S32):
+        words = values.astype(np.int32).view(np.uint8)
+    elif dtype is DType.F32:
+        words = floats.view(np.uint8)
+    elif dtype.name.startswith("F16"):
+        words = floats.astype(np.float16).view(np.uint8)
+    else:
+        words = (floats.view(np.uint32) >> 16).astype(np.uint16).view(np.uint8)
+    return words[: MEMORY_FLITS * 16].copy().view(np.uint64).reshape(MEMORY_FLITS, 2)
 
 
 def _nothing(what: str, part: float = 0.0) -> None:
@@ -418,21 +327,6 @@ def _nothing(what: str, part: float = 0.0) -> None:
 
 def _power_of_two(least: int) -> int:
     return 1 << (least - 1).bit_length()
-
-
-def _experts(gpus: int, experts_per_gpu: int) -> int:
-    _check("experts_per_gpu", experts_per_gpu, 1, _EXPERTS - 1)
-    return min(gpus * experts_per_gpu, _EXPERTS)
-
-
-def _is_int(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _check(name: str, value: int, low: int, high: int | None = None) -> None:
-    if not _is_int(value) or value < low or (high is not None and value > high):
-        wanted = f"{low} or more" if high is None else f"{low} to {high}"
-        raise ReplayError(f"`{name}` must be {wanted}, not {value!r}")
 
 
 @contextmanager

@@ -32,9 +32,9 @@ def print_replay(console: Console, result: ReplayResult) -> None:
 
     table = _table("packets that a source would send", "way", "packets", "flits", "saved, %")
     for way, packets, flits in (
-        ("list, copied by the switch", "packets", "flits_in"),
-        ("one to each GPU of the list", "packets_per_gpu_unicast", "flits_in_gpu_unicast"),
-        ("one to each expert", "packets_per_expert_unicast", "flits_in_expert_unicast"),
+        ("list, copied by the switch", "packets", "request_flits"),
+        ("one to each GPU of the list", "packets_per_gpu_unicast", "request_flits_gpu_unicast"),
+        ("one to each expert", "packets_per_expert_unicast", "request_flits_expert_unicast"),
     ):
         saved = 1 - figures["packets"] / figures[packets]
         table.add_row(
@@ -46,7 +46,8 @@ def print_replay(console: Console, result: ReplayResult) -> None:
     console.print(table)
 
     console.print(
-        f"copies delivered {figures['copies']:,}, all as the golden model says; "
+        f"{' and '.join(figures['stages'])}: copies delivered {figures['copies']:,}, "
+        f"results {figures['results']:,}, all as the golden model says; "
         f"{100 * figures['copies_saved_against_expert_unicast']:.1f} % fewer than one per expert",
         f"ideal {figures['ideal_cycles']:,} cycles, measured {figures['measured_cycles']:,}: "
         f"efficiency {figures['efficiency']:.4f}",

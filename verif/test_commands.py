@@ -48,7 +48,8 @@ def on(trace, **changes):
 def test_run_prints_tables_and_writes_json(run, trace, tmp_path):
     figures = tmp_path / "deep" / "figures.json"
     code, out, err = run(
-        *on(trace, gpus=8, experts_per_gpu=2, tokens=40, seed=2, json=figures, out=BUILD / "sim")
+        *on(trace, gpus=8, experts_per_gpu=2, tokens=40, seed=2, json=figures, out=BUILD / "sim"),
+        "--dispatch",
     )
     assert (code, err) == (0, "")
     for text in ("links", "fan-out", "one to each expert", "efficiency", f"wrote {figures}"):
@@ -76,7 +77,9 @@ def test_run_prints_tables_and_writes_json(run, trace, tmp_path):
         ({"packets_per_token": 0}, "`packets_per_token` must be 1 or more, not 0"),
         ({"tokens": 0}, "`tokens` must be 1 or more, not 0"),
         ({"ready": 101}, "`ready` must be 1 to 100, not 101"),
-        ({"order": "x"}, "`order` must be one of interleaved, blocked, not 'x'"),
+        ({"order": "x"}, "`order` must be one of arrival, canonical, not 'x'"),
+        ({"dtype": "b32"}, "`dtype` must be one of u32, s32, .*, bf16_to_f32, not 'b32'"),
+        ({"placement": "x"}, "`placement` must be one of interleaved, blocked, not 'x'"),
         ({"tokens": 51}, r"TRACE:51: the trace holds 50 tokens, not 51"),
     ],
 )
@@ -232,7 +235,7 @@ class TestBench:
         assert (code, err) == (1, "dysharp: seed 1, see x: port 0: wrong\n")
 
     def test_unknown_bench(self, run, tmp_path):
-        message = "dysharp: the bench must be one of switch, not 'x'\n"
+        message = "dysharp: the bench must be one of switch, reduce, not 'x'\n"
         assert run("bench", "x", "--json", tmp_path / "b.json") == (2, "", message)
 
 

@@ -9,10 +9,12 @@ import pytest
 from dysharp.gen.traces import Trace, read_trace, synthetic_trace
 from dysharp.golden.flits import unpack_field, unpack_targets
 from dysharp.golden.route import link_of
+from dysharp.rtl.flits import DType, Order, Stage
 from dysharp.rtl.params import PRESETS
 from dysharp.verif.lib.run import SimulationError
 from dysharp.verif.lib.shared import shared_folder
-from dysharp.verif.replay import ReplayError, load_trace, plan_replay, replay, switch_for
+from dysharp.verif.plan import ReplayError, Sums, plan_replay
+from dysharp.verif.replay import load_trace, replay, switch_for
 from dysharp.verif.switch.environment import PhaseResult
 
 TINY = PRESETS["tiny"]
@@ -52,7 +54,7 @@ class TestPlan:
             )
 
     def test_blocked_tokens_are_neighbours(self):
-        plan = small_plan(small_trace(), order="blocked", packets_per_token=1)
+        plan = small_plan(small_trace(), placement="blocked", packets_per_token=1)
         (first,) = fields_of(plan.inputs[0], "address")
         (second,) = fields_of(plan.inputs[1], "address")
         assert first + second == [first[0] + 64 * token for token in range(30)]
@@ -101,7 +103,7 @@ class TestPlan:
             ({"experts_per_gpu": 0}, "`experts_per_gpu` must be 1 to 65535, not 0"),
             ({"experts_per_gpu": 65536}, "`experts_per_gpu` must be 1 to 65535, not 65536"),
             ({"experts_per_gpu": 3}, "an expert of the trace must be 0 to 11, not 15"),
-            ({"order": "any"}, "`order` must be one of interleaved, blocked, not 'any'"),
+            ({"placement": "any"}, "`placement` must be one of interleaved, blocked, not 'any'"),
             ({"seed": -1}, "`seed` must be 0 or more, not -1"),
         ],
     )
@@ -166,7 +168,7 @@ def test_replay_reports_what_the_monitors_saw():
     figures = result.figures()
     assert figures["packets_per_expert_unicast"] == 5 * figures["packets"] == 1000
     assert figures["packets_saved_against_expert_unicast"] == pytest.approx(0.8)
-    assert figures["flits_in_expert_unicast"] == 1000 * 10
+    assert figures["request_flits_expert_unicast"] == 1000 * 10
     assert sum(figures["fan_out"].values()) == 200
     assert list(dict.fromkeys(stages)) == [
         "making packets",
@@ -184,6 +186,24 @@ def test_replay_with_two_links_and_slow_receivers():
     assert (result.flits_in > 0).all()
     # Measured against links that take a flit in every cycle.
     assert 0.5 < result.efficiency < 0.8
+
+
+@pytest.mark.parametrize("order", [Order.CANONICAL, Order.ARRIVAL])
+def test_replay_combines_alone_and_together_with_dispatch(order):
+    """Results are compared with the golden model; all links carry what was planned."""
+    changes = {"sums": Sums(dtype=DType.BF16_ACC32, order=order), "delay": (0, 50)}
+    for stages in ((Stage.COMBINE,), (Stage.DISPATCH, Stage.COMBINE)):
+        result = small_replay("replay_combine", stages=stages, acknowledge=True, **changes)
+        assert np.array_equal(result.flits_in, result.plan.flits_in)
+        assert np.array_equal(result.flits_out, result.plan.flits_out)
+        assert result.results == result.plan.packets == 200 * len(stages)
+
+
+def test_replay_combines_by_parts_of_single_experts():
+    sums = Sums(dtype=DType.F16_TO_F32, presum=False)
+    result = small_replay("replay_parts", stages=(Stage.COMBINE,), sums=sums)
+    assert np.array_equal(result.flits_in, result.plan.flits_in)
+    assert np.array_equal(result.flits_out, result.plan.flits_out)
 
 
 def test_replay_fails_when_a_packet_differs(monkeypatch):

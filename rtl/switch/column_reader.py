@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Column reader: chooses packets from the pair queues of one output and reads them."""
+"""Column reader: chooses packets for one output and reads them."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import wiring
@@ -9,13 +9,16 @@ from ..common.bits import one_hot_mux
 from ..common.round_robin import RoundRobin
 from ..params import SwitchParams
 from .link import VCS
-from .pair_queue import entry_layout
+from .request_queue import entry_layout
 
 __all__ = ["ColumnReader"]
 
 
 class ColumnReader(wiring.Component):
-    """Reads whole packets out of the pairs of a column, one entry per cycle.
+    """Reads whole packets out of a column of request queues and a queue of responses.
+
+    The sources are the request queues and, last, the queue of responses; each hands out the entry
+    that it was asked for a cycle later.
 
     Parameters
     ----------
@@ -24,18 +27,16 @@ class ColumnReader(wiring.Component):
 
     Members
     -------
-    nonempty : In(2), one per input
-        Per channel: the pair holds an entry.
-    r_entry : In, one per input
-        The entry that each pair read last.
-    pop : Out(ports)
-        One-hot: the pair to read.
-    pop_vc : Out(ports)
-        The channel to read, for each pair.
+    nonempty : In(ports + 1)
+        The source holds an entry.
+    r_entry : In, one per source
+        The entry that each source read last.
+    pop : Out(ports + 1)
+        One-hot: the source to read.
     has_credits : In(2)
         Bit *v*: the receiver has room for any packet of channel *v*.
     valid, entry, first, vc, source : Out
-        The entry read last, whether it is a header, its channel, and its input (one-hot).
+        The entry read last, whether it is a header, its channel, and its source (one-hot).
     take : In(1)
         Take the entry. Only with ``valid``.
     stop : In(1)
@@ -45,31 +46,31 @@ class ColumnReader(wiring.Component):
 
     Timing
     ------
-    An entry that is in a pair in cycle *t* is at ``entry`` in *t* + 1. One entry per cycle, also
+    An entry that is in a source in cycle *t* is at ``entry`` in *t* + 1. One entry per cycle, also
     from one packet to the next. Whether a packet ends is read from its last entry in the cycle in
-    which the next one is chosen (path: RAM output to pair select).
+    which the next one is chosen (path: RAM output to queue select).
 
     Ordering
     --------
-    Round robin between the inputs of a channel; the channels take turns when both wait. A packet is
-    not interrupted.
+    Round robin between the request queues; requests and responses take turns when both wait. A
+    packet is not interrupted.
     """
 
     def __init__(self, params: SwitchParams) -> None:
         self._params = params
         entry = entry_layout(params.dynamic)
+        sources = params.ports + 1
         super().__init__(
             {
-                "nonempty": In(VCS).array(params.ports),
-                "r_entry": In(entry).array(params.ports),
-                "pop": Out(params.ports),
-                "pop_vc": Out(params.ports),
+                "nonempty": In(sources),
+                "r_entry": In(entry).array(sources),
+                "pop": Out(sources),
                 "has_credits": In(VCS),
                 "valid": Out(1),
                 "entry": Out(entry),
                 "first": Out(1),
                 "vc": Out(1),
-                "source": Out(params.ports),
+                "source": Out(sources),
                 "take": In(1),
                 "stop": In(1),
                 "reopen": In(1),
@@ -80,45 +81,37 @@ class ColumnReader(wiring.Component):
         """Build the hardware."""
         m = Module()
         ports = self._params.ports
-        waiting = [Cat(pair[vc] for pair in self.nonempty) for vc in range(VCS)]
-
-        m.d.comb += self.entry.as_value().eq(
-            one_hot_mux(self.source, [entry.as_value() for entry in self.r_entry])
-        )
+        m.submodules.arbiter = arbiter = RoundRobin(ports)
+        m.d.comb += [
+            self.entry.as_value().eq(
+                one_hot_mux(self.source, [entry.as_value() for entry in self.r_entry])
+            ),
+            self.vc.eq(self.source[-1]),
+        ]
         inside = Signal()  # the packet whose entry was taken last goes on
         goes_on = Mux(self.valid, ~self.entry.last, inside)
         may_pop = (~self.valid | self.take) & ~self.stop
 
-        new_vc = Signal()
-        grants, wins = [], []
-        for vc in range(VCS):
-            m.submodules[f"arbiter{vc}"] = arbiter = RoundRobin(ports)
-            m.d.comb += [
-                arbiter.request.eq(waiting[vc]),
-                arbiter.advance.eq(may_pop & ~goes_on & self.has_credits[vc] & (new_vc == vc)),
-            ]
-            grants.append(arbiter.grant)
-            wins.append(waiting[vc].any() & self.has_credits[vc])
+        wins = Cat(self.nonempty[:ports].any(), self.nonempty[-1]) & self.has_credits
         last_vc = Signal()
-        m.d.comb += new_vc.eq(wins[1] & (~wins[0] | ~last_vc))
-
-        same_waits = (self.source & Mux(self.vc, waiting[1], waiting[0])).any()
+        new_vc = Signal()
+        m.d.comb += [
+            arbiter.request.eq(self.nonempty[:ports]),
+            arbiter.advance.eq(may_pop & ~goes_on & wins[0] & ~new_vc),
+            new_vc.eq(wins[1] & (~wins[0] | ~last_vc)),
+        ]
+        same_waits = (self.source & self.nonempty).any()
+        new_source = Cat(arbiter.grant & (~new_vc).replicate(ports), new_vc)
         pops = Signal()
         m.d.comb += [
-            pops.eq(may_pop & Mux(goes_on, same_waits, wins[0] | wins[1])),
-            # A channel for each pair: only at the source of the packet at hand it depends on
-            # whether that ends, which is known late, and it steers the address of a RAM.
-            self.pop_vc.eq(Cat(Mux(source & goes_on, self.vc, new_vc) for source in self.source)),
-            self.pop.eq(
-                Mux(goes_on, self.source, Mux(new_vc, grants[1], grants[0])) & pops.replicate(ports)
-            ),
+            pops.eq(may_pop & Mux(goes_on, same_waits, wins.any())),
+            self.pop.eq(Mux(goes_on, self.source, new_source) & pops.replicate(ports + 1)),
         ]
         with m.If(pops):
             m.d.sync += [
                 self.valid.eq(1),
                 self.first.eq(~goes_on),
                 self.source.eq(self.pop),
-                self.vc.eq(Mux(goes_on, self.vc, new_vc)),
             ]
             with m.If(~goes_on):
                 m.d.sync += last_vc.eq(new_vc)

@@ -2,7 +2,7 @@
 """Copy writer: writes a request into the pair queues of its outputs, as they have room."""
 
 from amaranth.hdl import Module, Mux, Signal
-from amaranth.lib import data, wiring
+from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..common.bits import any_of
@@ -18,14 +18,13 @@ class CopyWriter(wiring.Component):
 
     A request is written as soon as one of its outputs has room for all of it. When others have
     not, the packet is started again for their copies, so that no copy waits for another one's
-    output. A refused request is answered by one flit to its own port, and its flits are dropped.
+    output. A multicast request that wants an answer arms a reduction entry when its first copies
+    are written. A refused request is answered by one flit, and its flits are dropped.
 
     Parameters
     ----------
     params : SwitchParams
         The switch.
-    port : int
-        The port that this writer belongs to.
 
     Members
     -------
@@ -42,14 +41,16 @@ class CopyWriter(wiring.Component):
         ``i_limit`` of the header that is held.
     room : In(ports)
         Pairs whose request queue holds no more than ``limit``.
-    answer_room : In(1)
-        The response queue from this port to itself, where refusals go, has a free slot.
-    request : Out(1)
-        A header waits and there is room for its packet, or for the refusal.
-    grant : In(1)
-        The row takes it, from this cycle on.
-    valid, flit, last, select, to_response, list_next : Out
-        The flits for the row, the pairs to write, and whether to their response queues.
+    valid, flit, last, select, list_next : Out
+        The flits for the row, and the pairs to write.
+    can_arm : In(1)
+        An entry can be armed in this cycle.
+    arm : Out(1)
+        Arm an entry for the header in ``flit``, whose copies go to ``ports``.
+    ports : Out(ports)
+        All outputs of a header before its first copies are written.
+    answer : Out
+        The refusal of the request that is held: valid, ready, payload (stream of flits).
     waits : Out(1)
         A header is held.
     drops : Out(1)
@@ -68,9 +69,8 @@ class CopyWriter(wiring.Component):
     A flit that is taken in cycle *t* is on the row in *t* + 1. One flit per cycle.
     """
 
-    def __init__(self, params: SwitchParams, port: int) -> None:
+    def __init__(self, params: SwitchParams) -> None:
         self._params = params
-        self._port = port
         super().__init__(
             {
                 "i_valid": In(1),
@@ -85,15 +85,15 @@ class CopyWriter(wiring.Component):
                 "i_take": Out(1),
                 "limit": Out(range(params.request_depth)),
                 "room": In(params.ports),
-                "answer_room": In(1),
-                "request": Out(1),
-                "grant": In(1),
                 "valid": Out(1),
                 "flit": Out(FLIT_BITS),
                 "last": Out(1),
                 "select": Out(params.ports),
-                "to_response": Out(1),
                 "list_next": Out(1),
+                "can_arm": In(1),
+                "arm": Out(1),
+                "ports": Out(params.ports),
+                "answer": Out(stream.Signature(FLIT_BITS)),
                 "waits": Out(1),
                 "drops": Out(1),
                 "waiting": Out(params.ports),
@@ -107,29 +107,33 @@ class CopyWriter(wiring.Component):
         """Build the hardware."""
         m = Module()
         params = self._params
-        held, first, last, good = Signal(), Signal(), Signal(), Signal()
-        flit = Signal(FLIT_BITS)
-        ports = Signal(params.ports)  # with a header: its outputs; behind it: those of the pass
+        held = Signal()
+        first = Signal()
+        good = Signal()
         status = Signal(Status)
-        list_next = Signal()
+        arming = Signal()  # the header that is held wants an answer
+        repeated = Signal()  # the packet was started again
+        header = data.View(HEADER, self.flit)
 
         fitting = Signal(params.ports)
-        left = ports & ~fitting
+        left = self.ports & ~fitting
+        grant = Signal()
+        answered = Signal()
         m.d.comb += [
-            fitting.eq(ports & self.room),
+            fitting.eq(self.ports & self.room),
             self.waits.eq(held & first),
             self.drops.eq(~good),
-            self.request.eq(held & first & Mux(good, any_of(fitting), self.answer_room)),
-            self.to_response.eq(~good),
-            self.refused.eq(self.grant & ~good),
-            self.valid.eq(self.grant | (held & ~first & good)),
-            self.flit.eq(Mux(good, flit, refusal(data.View(HEADER, flit), status).as_value())),
-            self.last.eq(last | ~good),
-            self.select.eq(Mux(good, Mux(first, fitting, ports), 1 << self._port)),
-            self.list_next.eq(list_next & good),
+            grant.eq(held & first & good & any_of(fitting) & (~arming | repeated | self.can_arm)),
+            self.arm.eq(grant & arming & ~repeated),
+            self.answer.valid.eq(held & first & ~good),
+            self.answer.payload.eq(refusal(header, status).as_value()),
+            answered.eq(self.answer.valid & self.answer.ready),
+            self.refused.eq(answered),
+            self.valid.eq(grant | (held & ~first & good)),
+            self.select.eq(Mux(first, fitting, self.ports)),
         ]
-        leaves = held & (~first | self.grant)
-        ends = leaves & last
+        leaves = held & (~first | grant | answered)
+        ends = leaves & self.last
         incomplete = good & Mux(first, left.any(), self.waiting.any())
         m.d.comb += [
             self.i_take.eq(self.i_valid & (~held | leaves)),
@@ -138,22 +142,28 @@ class CopyWriter(wiring.Component):
             # the buffer holds.
             self.done.eq((ends & ~incomplete) | (leaves & ~good)),
         ]
-        with m.If(self.grant):
-            m.d.sync += [self.waiting.eq(left), ports.eq(fitting)]
+        with m.If(grant):
+            m.d.sync += [self.waiting.eq(left), self.ports.eq(fitting)]
+        with m.If(ends):
+            m.d.sync += repeated.eq(incomplete)
         with m.If(~held | leaves):
             m.d.sync += [
                 held.eq(self.i_valid),
-                flit.eq(self.i_flit),
-                last.eq(self.i_last),
+                self.flit.eq(self.i_flit),
+                self.last.eq(self.i_last),
                 first.eq(self.i_first),
-                list_next.eq(self.i_list_next),
+                self.list_next.eq(self.i_list_next),
             ]
             with m.If(self.i_first):
+                opcode = data.View(HEADER, self.i_flit).opcode
+                posted = data.View(HEADER, self.i_flit).posted & opcode[0]  # bit 0: no load
                 m.d.sync += [
-                    ports.eq(self.i_ports),
+                    self.ports.eq(self.i_ports),
                     status.eq(self.i_status),
                     good.eq(self.i_good),
                     self.limit.eq(self.i_limit),
+                    # One of the upper bits: static or dynamic.
+                    arming.eq((opcode[2] ^ opcode[3]) & ~posted),
                 ]
         with m.If(self.again):
             m.d.sync += held.eq(0)

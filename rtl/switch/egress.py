@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Egress of one port: from the column of pair queues to the link."""
+"""Egress of one port: from the request queues of its column and its results to the link."""
 
 from amaranth.hdl import Module, Signal
 from amaranth.lib import wiring
@@ -9,7 +9,7 @@ from ..common.check import check
 from ..params import SwitchParams
 from .column_reader import ColumnReader
 from .link import VCS, LinkSignature
-from .pair_queue import entry_layout
+from .request_queue import entry_layout
 from .sender import Sender
 
 __all__ = ["CREDIT_BITS", "CREDIT_MARGIN", "Egress"]
@@ -23,7 +23,7 @@ of the three stages, and one for the comparison, which is registered."""
 
 
 class Egress(wiring.Component):
-    """Chooses packets from the pairs of its column, prunes their lists, and sends them.
+    """Chooses packets from its queues, prunes their lists, and sends them.
 
     A packet is chosen only when the receiver has room for the longest packet of its channel and
     ``CREDIT_MARGIN`` flits more, so a packet never stops half way for want of credits. A receiver
@@ -36,10 +36,11 @@ class Egress(wiring.Component):
 
     Members
     -------
-    nonempty, r_entry, pop, pop_vc :
-        The read side of the column's pairs, as in :class:`ColumnReader`.
+    nonempty, r_entry, pop :
+        The read side of the request queues and of the queue of responses, as in
+        :class:`ColumnReader`.
     back : Out(ports)
-        One-hot: step that pair's request channel back by one entry. Only with dynamic support.
+        One-hot: step that request queue back by one entry. Only with dynamic support.
     tx : Out
         The link (:class:`LinkSignature`).
     sent_flit, sent_request, sent_response : Out(1)
@@ -47,7 +48,7 @@ class Egress(wiring.Component):
 
     Timing
     ------
-    An entry that is in a pair in cycle *t* is on the link in *t* + 3. One flit per cycle.
+    An entry that is in a queue in cycle *t* is on the link in *t* + 3. One flit per cycle.
 
     Area
     ----
@@ -57,10 +58,9 @@ class Egress(wiring.Component):
     def __init__(self, params: SwitchParams) -> None:
         self._params = params
         members = {
-            "nonempty": In(VCS).array(params.ports),
-            "r_entry": In(entry_layout(params.dynamic)).array(params.ports),
-            "pop": Out(params.ports),
-            "pop_vc": Out(params.ports),
+            "nonempty": In(params.ports + 1),
+            "r_entry": In(entry_layout(params.dynamic)).array(params.ports + 1),
+            "pop": Out(params.ports + 1),
             "tx": Out(LinkSignature()),
             "sent_flit": Out(1),
             "sent_request": Out(1),
@@ -76,14 +76,11 @@ class Egress(wiring.Component):
         params = self._params
         m.submodules.reader = reader = ColumnReader(params)
         m.submodules.sender = sender = Sender(params)
-        for port in range(params.ports):
-            m.d.comb += [
-                reader.nonempty[port].eq(self.nonempty[port]),
-                reader.r_entry[port].eq(self.r_entry[port]),
-            ]
+        for source in range(params.ports + 1):
+            m.d.comb += reader.r_entry[source].eq(self.r_entry[source])
         m.d.comb += [
+            reader.nonempty.eq(self.nonempty),
             self.pop.eq(reader.pop),
-            self.pop_vc.eq(reader.pop_vc),
             sender.i_valid.eq(reader.valid),
             sender.i_entry.eq(reader.entry),
             sender.i_first.eq(reader.first),
@@ -99,7 +96,7 @@ class Egress(wiring.Component):
             m.d.comb += [
                 reader.stop.eq(sender.stop),
                 reader.reopen.eq(sender.reopen),
-                self.back.eq(reader.source & sender.back.replicate(params.ports)),
+                self.back.eq(reader.source[:-1] & sender.back.replicate(params.ports)),
             ]
 
         longest = (params.max_request_flits, params.max_response_flits)

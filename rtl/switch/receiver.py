@@ -25,7 +25,7 @@ def data_flits(header: data.View):
 
 
 class Receiver(wiring.Component):
-    """Splits the flits of a link into packets and sends them to their channel's buffer.
+    """Splits the flits of a link into packets and sends them on in their channel.
 
     Parameters
     ----------
@@ -38,11 +38,11 @@ class Receiver(wiring.Component):
     valid, flit : In
         From the link.
     full : In(2)
-        Bit *v*: the buffer of channel *v* has no room.
-    spent : In(2)
-        Bit *v*: the sender has no credit of channel *v*.
+        Bit *v*: no flit of channel *v* can be taken.
+    spent : In(1)
+        The sender has no credit for requests. (A response is begun with credits for all of it.)
     w_en : Out(2)
-        Bit *v*: write ``w_flit`` to the buffer of channel *v*.
+        Bit *v*: ``w_flit`` is a flit of channel *v*.
     w_flit, w_last : Out
         The flit, and whether it ends its packet.
     fault : Out(1)
@@ -52,7 +52,7 @@ class Receiver(wiring.Component):
 
     Timing
     ------
-    Combinational from the link to the buffer.
+    Combinational.
 
     Errors
     ------
@@ -68,7 +68,7 @@ class Receiver(wiring.Component):
                 "valid": In(1),
                 "flit": In(FLIT_BITS),
                 "full": In(VCS),
-                "spent": In(VCS),
+                "spent": In(1),
                 "w_en": Out(VCS),
                 "w_flit": Out(FLIT_BITS),
                 "w_last": Out(1),
@@ -117,7 +117,7 @@ class Receiver(wiring.Component):
                 m.d.sync += [left.eq(behind), open_vc.eq(vc)]
 
         silence = Signal(range(self._timeout + 1))
-        with m.If(~is_open | self.valid | Mux(open_vc, self.spent[1], self.spent[0])):
+        with m.If(~is_open | self.valid | (self.spent & ~open_vc)):
             m.d.sync += silence.eq(0)
         with m.Elif(~silence[-1]):
             m.d.sync += silence.eq(silence + 1)

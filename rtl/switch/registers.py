@@ -10,6 +10,7 @@ from amaranth.lib.wiring import In, Out
 from ..common.bits import tree
 from ..flits import TARGET_BITS
 from ..params import SwitchParams
+from ..reduce.layouts import TICK_BITS, TICK_CYCLES
 from ..register_map import COUNTERS, register_map
 from .route_unit import MULTIPLE_BITS
 
@@ -81,6 +82,10 @@ class Registers(wiring.Component):
         Bit *k*: counter *k* of ``COUNTERS`` counts one.
     faults : In(ports)
         Ports that were cut off.
+    armed : In, one per port
+        Reduction entries in use.
+    timeout, time : Out(16)
+        Time-out in ticks, and the time.
 
     Timing
     ------
@@ -102,6 +107,9 @@ class Registers(wiring.Component):
             "allowed": Out(params.ports).array(params.ports),
             "events": In(len(COUNTERS)).array(params.ports),
             "faults": In(params.ports),
+            "armed": In(range(params.entries + 1)).array(params.ports),
+            "timeout": Out(TICK_BITS),
+            "time": Out(TICK_BITS),
         }
         if params.dynamic:
             members["multiples"] = Out(MULTIPLE_BITS).array(params.gpus)
@@ -113,8 +121,10 @@ class Registers(wiring.Component):
         params = self._params
 
         # The access, registered: address and data reach all decoders in the second cycle.
-        valid, write = Signal(), Signal()
-        address, wdata = Signal(ADDRESS_BITS), Signal(32)
+        valid = Signal()
+        write = Signal()
+        address = Signal(ADDRESS_BITS)
+        wdata = Signal(32)
         m.d.sync += [valid.eq(self.bus.valid), write.eq(self.bus.write & self.bus.valid)]
         with m.If(self.bus.valid):
             m.d.sync += [address.eq(self.bus.address), wdata.eq(self.bus.wdata)]
@@ -153,6 +163,15 @@ class Registers(wiring.Component):
                 with m.If(writes(name)):
                     m.d.sync += mask.eq(wdata)
                 values[name] = mask
+        prescaler = Signal(range(TICK_CYCLES))
+        m.d.sync += prescaler.eq(prescaler + 1)
+        with m.If(prescaler.all()):
+            m.d.sync += self.time.eq(self.time + 1)
+        with m.If(writes("timeout")):
+            m.d.sync += self.timeout.eq(wdata)
+        values["timeout"] = self.timeout
+        for port in range(params.ports):
+            values[f"armed{port}"] = self.armed[port]
         if params.dynamic:
             values |= self._multiples(m, writes("experts_per_gpu"), wdata)
 
@@ -179,13 +198,15 @@ class Registers(wiring.Component):
             values[f"{COUNTERS[0].name}{port}"] = picked
 
         # Second cycle: decode. Third: choose. A counter's port is decoded without its low bits.
-        block = len(COUNTERS).bit_length() + 1
+        block = 2 + (len(COUNTERS) - 1).bit_length()
+        is_counter = address[2:block] < len(COUNTERS)
         chosen, hits = [], []
         for name, value in values.items():
             hit = Signal(name=f"hit_{name}")
             if name.rstrip("0123456789") == COUNTERS[0].name:
                 wanted = addresses[name] >> block
-                m.d.sync += hit.eq(valid & (address[block:] == wanted) & (address[:2] == 0))
+                in_block = (address[block:] == wanted) & is_counter
+                m.d.sync += hit.eq(valid & in_block & (address[:2] == 0))
             else:
                 m.d.sync += hit.eq(valid & select(name))
             hits.append(hit)

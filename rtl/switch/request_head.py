@@ -13,6 +13,10 @@ from ..flits import (
     LANES,
     MAX_BYTE_ENABLE_FLITS,
     MAX_DATA_FLITS,
+    REDUCTIONS,
+    SLOT_FLITS,
+    TO_F32,
+    WIDE,
     Addressing,
     Kind,
     Opcode,
@@ -120,6 +124,7 @@ class RequestHead(wiring.Component):
         # The packet is started again, for the ports that the writer names.
         repeated = Signal()
         static_ports, static_status, static_good, list_good = self._checks(m, header)
+        entry_status = self._entry_status(header)
 
         m.d.comb += [
             self.o_first.eq(first),
@@ -130,7 +135,8 @@ class RequestHead(wiring.Component):
                 - (data_flits(header) + header.byte_enable)
             ),
         ]
-        look_take, look_restart = Signal(), Signal()
+        look_take = Signal()
+        look_restart = Signal()
         if params.dynamic:
             m.submodules.lists = lists = ListReader(params)
             connect(m, lists.route, flipped(self.route))
@@ -160,8 +166,8 @@ class RequestHead(wiring.Component):
             with m.Elif(is_dynamic & list_good):
                 m.d.comb += [
                     self.o_ports.eq(lists.ports),
-                    self.o_status.eq(lists.status),
-                    self.o_good.eq(lists.status == Status.OK),
+                    self.o_status.eq(Mux(lists.status == Status.OK, entry_status, lists.status)),
+                    self.o_good.eq((lists.status == Status.OK) & (entry_status == Status.OK)),
                 ]
             with m.Else():
                 m.d.comb += [
@@ -222,7 +228,10 @@ class RequestHead(wiring.Component):
             bad_source = bad_source | (link_of(header.address, params.links_per_gpu) != link)
         is_load = header.opcode[:2] == Kind.LOAD
         bad_enable = header.byte_enable & (is_load | (header.length > MAX_BYTE_ENABLE_FLITS))
-        bad_length = (header.length == 0) | (header.length > MAX_DATA_FLITS) | bad_enable
+        longest = Mux(
+            _is_sum(header) & _is_one_of(header.dtype, TO_F32), MAX_DATA_FLITS // 2, MAX_DATA_FLITS
+        )
+        bad_length = (header.length == 0) | (header.length > longest) | bad_enable
 
         status = Signal(Status, name="static_status")
         tests = [
@@ -244,9 +253,44 @@ class RequestHead(wiring.Component):
             (is_static & ~gpus.any(), Status.NO_GROUP),
             (~is_dynamic & (ports & ~self.allowed).any(), Status.PARTITION),
         ]
-        chosen = Const(Status.OK.value, 4)
+        entry_status = self._entry_status(header)
+        chosen = entry_status
         for condition, value in reversed(tests):
             chosen = Mux(condition, value.value, chosen)
         m.d.comb += status.eq(chosen)
         # Not `status == OK`: the priority between the tests is not on this path.
-        return ports, status, ~any_of(condition for condition, _ in tests), list_good
+        good = ~any_of(condition for condition, _ in tests) & (entry_status == Status.OK)
+        return ports, status, good, list_good
+
+    def _entry_status(self, header: data.View):
+        """Status of the last tests: the tag, and the type and operation of a reduction."""
+        is_multicast = header.opcode[2] ^ header.opcode[3]
+        has_entry = is_multicast & ~(header.posted & header.opcode[0])
+        beyond = header.tag[(self._params.entries - 1).bit_length() :].any()
+        wide = _is_one_of(header.dtype, WIDE)
+        # The sum takes more than one entry; more than two.
+        several = header.length > Mux(wide, SLOT_FLITS // 2, SLOT_FLITS)
+        many = wide & (header.length > SLOT_FLITS)
+        unaligned = _is_sum(header) & ((several & header.tag[0]) | (many & header.tag[1]))
+        bad_tag = has_entry & (beyond | unaligned)
+
+        operation = header.aux[:3]
+        fits = any_of(
+            (header.dtype == dtype) & _is_one_of(operation, operations)
+            for dtype, operations in REDUCTIONS.items()
+        )
+        reduces = _is_sum(header) | (header.opcode == Opcode.MM_RED)
+        return Mux(
+            bad_tag,
+            Const(Status.BAD_TAG.value, 4),
+            Mux(reduces & ~fits, Status.BAD_REDUCTION.value, Status.OK.value),
+        )
+
+
+def _is_sum(header: data.View):
+    """Whether the request is a multicast load, whose answers are added."""
+    return (header.opcode[2] ^ header.opcode[3]) & (header.opcode[:2] == Kind.LOAD)
+
+
+def _is_one_of(value, members):
+    return any_of(value == member for member in members)

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Head of an input's response channel: routes a response to its requester."""
+"""Response head of an input: checks responses and writes them to their requesters' queues."""
 
 from amaranth.hdl import Module, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..common.bits import any_of
-from ..flits import FLIT_BITS, HEADER, MAX_DATA_FLITS, Opcode, Vc
+from ..flits import FLIT_BITS, HEADER, MAX_DATA_FLITS, Vc
 from ..params import SwitchParams
 from .destination import gpu_one_hot, ports_of
 
@@ -14,7 +14,9 @@ __all__ = ["ResponseHead"]
 
 
 class ResponseHead(wiring.Component):
-    """Takes responses from their buffer, one at a time, and offers them to the row.
+    """Takes responses from the link, one flit a cycle, and writes them to a queue of this input.
+
+    There is no buffer before the queues: the sender holds credits of the queue that it sends for.
 
     Parameters
     ----------
@@ -23,53 +25,46 @@ class ResponseHead(wiring.Component):
 
     Members
     -------
-    r_valid, r_flit, r_last, take
-        The reader's side of a :class:`VcBuffer`, whose ``mark`` and ``commit`` are held: every flit
-        is given back when it was taken.
-    limit : Out
-        Entries that a pair's response queue may hold for the packet to fit.
-    room : In(ports)
-        Pairs whose response queue holds no more.
+    i_en, i_flit, i_last : In
+        A flit from the :class:`Receiver`.
+    stuck : Out(1)
+        The flit before cannot be written, since its queue is full: the sender broke the credit
+        rule. Nothing can be taken.
+    full : In(ports)
+        Queues without room.
     allowed : In(ports)
         Ports in this port's partition.
-    waits : Out(1)
-        A packet waits.
-    request : Out(1)
-        A packet waits and all of it fits into its pair's queue.
-    grant : In(1)
-        The row takes the packet, from this cycle on.
-    valid, flit, last, select : Out
-        The flits for the row, in the cycle of ``grant`` and behind it, and the pair to write.
+    select, flit, last : Out
+        The queue to write (one-hot), and what.
+    credit : Out(ports)
+        Hand out a credit of the queue, whose flit was dropped.
     dropped : Out(1)
         A malformed response was dropped.
 
     Timing
     ------
-    A header that appears at ``r_flit`` in cycle *t* can be granted in *t* + 1. One flit per cycle.
+    A flit taken in cycle *t* is written in *t* + 1.
 
     Errors
     ------
-    A response that breaks a rule is consumed whole and dropped; there is nobody to tell.
+    A response that breaks a rule is consumed whole and dropped; there is nobody to tell. Its
+    credits go back, if its requester exists.
     """
 
     def __init__(self, params: SwitchParams) -> None:
         self._params = params
         super().__init__(
             {
-                "r_valid": In(1),
-                "r_flit": In(FLIT_BITS),
-                "r_last": In(1),
-                "take": Out(1),
-                "limit": Out(range(params.response_depth)),
-                "room": In(params.ports),
+                "i_en": In(1),
+                "i_flit": In(FLIT_BITS),
+                "i_last": In(1),
+                "stuck": Out(1),
+                "full": In(params.ports),
                 "allowed": In(params.ports),
-                "waits": Out(1),
-                "request": Out(1),
-                "grant": In(1),
-                "valid": Out(1),
+                "select": Out(params.ports),
                 "flit": Out(FLIT_BITS),
                 "last": Out(1),
-                "select": Out(params.ports),
+                "credit": Out(params.ports),
                 "dropped": Out(1),
             }
         )
@@ -81,41 +76,35 @@ class ResponseHead(wiring.Component):
         header = data.View(HEADER, self.flit)
         held = Signal()  # `flit` and `last` hold a flit
         first = Signal(init=1)  # it is a header
-        dropping = Signal()
-        target = Signal(params.ports)  # of the packet under way
+        dropping = Signal()  # behind a header: the packet is dropped
+        behind = Signal(params.ports)  # behind a header: where the packet goes
 
         ports = Signal(params.ports)
         m.d.comb += ports.eq(ports_of(params, gpu_one_hot(header.gpu, params.gpus), header))
-        is_ack = header.opcode == Opcode.RSP_ACK
-        is_data = header.opcode == Opcode.RSP_DATA
-        data_length_ok = (header.length != 0) & (header.length <= MAX_DATA_FLITS)
+        # All four opcodes of responses exist; bit 1 tells the ones with data.
+        has_data = header.opcode[1]
+        length_ok = (header.length != 0) & (header.length <= MAX_DATA_FLITS)
         good = (
-            ((is_ack & (header.length == 0)) | (is_data & data_length_ok))
+            ((has_data & length_ok) | (~has_data & (header.length == 0)))
             & ~header.byte_enable
             & (header.vc == Vc.RESPONSE)
             & (ports & self.allowed).any()
         )
-        # A whole packet takes 1 + length slots; an acknowledgement's length is 0 if it is good.
-        m.d.comb += self.limit.eq(params.response_depth - 1 - header.length)
-
-        at_head = held & first
+        target = Signal(params.ports)
+        drop = Signal()
+        m.d.comb += [target.eq(behind), drop.eq(dropping)]
+        with m.If(first):
+            m.d.comb += [target.eq(ports), drop.eq(~good)]
+        fits = drop | ~any_of(target & self.full)
+        leaves = held & fits
         m.d.comb += [
-            self.request.eq(at_head & good & any_of(ports & self.room)),
-            self.waits.eq(at_head),
-            self.select.eq(ports),
+            self.stuck.eq(held & ~fits),
+            self.select.eq(target & (leaves & ~drop).replicate(params.ports)),
+            self.credit.eq(target & (leaves & drop).replicate(params.ports)),
+            self.dropped.eq(leaves & first & drop),
         ]
-        with m.If(~first):
-            m.d.comb += self.select.eq(target)
-        drop_now = (at_head & ~good) | (held & dropping)
-        m.d.comb += [
-            self.valid.eq(held & ~dropping & (self.grant | ~first)),
-            self.dropped.eq(at_head & ~good),
-            self.take.eq(self.r_valid & (~held | self.valid | drop_now)),
-        ]
-        with m.If(self.valid | drop_now):
-            m.d.sync += [first.eq(self.last), dropping.eq(drop_now & ~self.last), held.eq(0)]
-        with m.If(self.grant):
-            m.d.sync += target.eq(ports)
-        with m.If(self.take):
-            m.d.sync += [self.flit.eq(self.r_flit), self.last.eq(self.r_last), held.eq(1)]
+        with m.If(leaves):
+            m.d.sync += [first.eq(self.last), held.eq(0), behind.eq(target), dropping.eq(drop)]
+        with m.If(self.i_en):
+            m.d.sync += [self.flit.eq(self.i_flit), self.last.eq(self.i_last), held.eq(1)]
         return m

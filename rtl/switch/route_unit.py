@@ -178,7 +178,8 @@ class RouteUnit(wiring.Component):
         if groups == 1:
             m.d.comb += [self.gpus.eq(gpus), self.bad.eq(bad), self.lanes.as_value().eq(lanes)]
             return m
-        kept_gpus, kept_bad = Signal(params.gpus), Signal()
+        kept_gpus = Signal(params.gpus)
+        kept_bad = Signal()
         kept_lanes = Signal(len(lanes) * (groups - 1))
         first = step == groups
         m.d.sync += [

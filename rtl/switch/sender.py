@@ -8,8 +8,8 @@ from amaranth.lib.wiring import In, Out
 from ..common.bits import popcount
 from ..flits import EXTENSION, FLIT_BITS, HEADER, LANES
 from ..params import SwitchParams
-from .pair_queue import entry_layout
 from .pruner import Pruner
+from .request_queue import entry_layout
 
 __all__ = ["Sender"]
 
@@ -82,7 +82,9 @@ class Sender(wiring.Component):
         """Build the hardware."""
         m = Module()
         # Stage E: a flit, or the lanes of a list that is being gathered. Stage T: the link.
-        e_valid, e_first, e_vc = Signal(), Signal(), Signal()
+        e_valid = Signal()
+        e_first = Signal()
+        e_vc = Signal()
         e_flit = Signal(EXTENSION)
         leaves = Signal()  # the flit in E goes to T
         m.d.comb += leaves.eq(e_valid)

@@ -5,7 +5,7 @@ from math import ceil
 from typing import Any
 
 import pytest
-from dysharp.rtl.flits import FLIT_BITS
+from dysharp.rtl.flits import FLIT_BITS, HEADER_FIELDS, SLOT_FLITS
 from dysharp.rtl.params import PRESETS, SwitchParams
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -25,10 +25,12 @@ RANGES = {
     "ingress_depth": (1, 4096),
     "request_depth": (1, 4096),
     "response_depth": (1, 4096),
+    "entries": (4, 512),
+    "result_depth": (1, 4096),
     "rx_timeout": (16, 1 << 20),
 }
 CHOICES = {"links_per_gpu": (1, 2, 4), "lanes": (1, 2, 4, 8)}
-DEPTHS = ("ingress_depth", "request_depth", "response_depth")
+DEPTHS = ("ingress_depth", "request_depth", "response_depth", "result_depth")
 
 
 @pytest.mark.parametrize("name", RANGES)
@@ -83,6 +85,7 @@ def test_params_depth_too_small(name: str, max_targets: int) -> None:
         "ingress_depth": params.max_request_flits,
         "request_depth": params.max_request_flits + params.queue_margin,
         "response_depth": params.max_response_flits,
+        "result_depth": params.max_response_flits,
     }[name]
     enough = 1 << (longest - 1).bit_length()
     SwitchParams(ports=8, max_targets=max_targets, **(roomy | {name: enough}))
@@ -98,6 +101,19 @@ def test_params_depth_too_small(name: str, max_targets: int) -> None:
 def test_params_timeout_no_power_of_two(value: int) -> None:
     wanted = f"`rx_timeout` must be a power of two, not {value}"
     assert message_of(rx_timeout=value) == (ValueError, wanted)
+
+
+@pytest.mark.parametrize("value", [5, 96, 511])
+def test_params_entries_no_power_of_two(value: int) -> None:
+    wanted = f"`entries` must be a power of two, not {value}"
+    assert message_of(entries=value) == (ValueError, wanted)
+
+
+def test_params_entries_hold_every_tag() -> None:
+    (tag,) = (field for field in HEADER_FIELDS if field.name == "tag")
+    assert RANGES["entries"][1] == 1 << tag.width
+    # 512 entries of 128 B are the 64 KiB of a port of an NVSwitch.
+    assert SwitchParams(ports=8).entries * SLOT_FLITS * FLIT_BITS == 64 * 1024 * 8
 
 
 def test_params_cannot_be_changed_or_positional() -> None:
@@ -139,7 +155,10 @@ def test_params_derived(
     assert params.route_units == (ceil(gpus * links / sharing) if dynamic else 0)
     # An output steps back over a header and its list.
     assert params.queue_margin >= (1 + extensions if dynamic else 0)
-    assert params.buffer_bits == (2 * 256 + gpus * links * (256 + 64)) * FLIT_BITS
+    # Requests wait in the ingress and in the pair queues, responses in the latter and as results.
+    flits = 256 + gpus * links * (256 + 64) + params.result_depth
+    assert params.buffer_bits == flits * FLIT_BITS
+    assert 1 << params.count_bits > max(params.max_targets, params.gpus)
     assert params == SwitchParams(**{f.name: getattr(params, f.name) for f in fields(params)})
 
 

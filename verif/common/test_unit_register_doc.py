@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 import dysharp.gen.register_doc as generator
-from dysharp.rtl.params import PRESETS
-from dysharp.rtl.register_map import register_map
+from dysharp.rtl.params import PRESETS, SwitchParams
+from dysharp.rtl.register_map import COUNTERS, address_of, register_map
 
 DOC = Path(generator.__file__).parent.parent / "docs" / "registers.md"
 
@@ -45,3 +45,18 @@ def test_timing_diagram_shows_three_cycles() -> None:
     assert len(starts) == 3
     assert ends == [start + 3 for start in starts]
     assert waves["error"].index("1") == ends[2]
+
+
+def test_map_has_room_for_the_largest_switch() -> None:
+    for preset in PRESETS.values():
+        addresses = [register.address for register in register_map(preset)]
+        assert len(set(addresses)) == len(addresses)
+    largest = SwitchParams(ports=64, groups=256)
+    registers = register_map(largest)
+    assert len({register.address for register in registers}) == len(registers)
+    assert address_of(largest, "timeout") == 0x14
+    assert address_of(largest, "armed63") == 0x2FC
+    assert len(COUNTERS) <= 16
+    names = [counter.name for counter in COUNTERS]
+    assert names[7:] == ["dropped", "late", "duplicates", "wrong", "timeouts", "replaced"]
+    assert address_of(largest, "late1") == 0x1000 + 0x40 + 4 * 8

@@ -3,106 +3,30 @@
 
 import re
 from collections import Counter
+from dataclasses import asdict, replace
 from time import process_time
 from typing import Any
 
 import numpy as np
 import pytest
+from dysharp.golden.arms import Arms, Request
 from dysharp.golden.flits import (
     pack_headers,
     pack_targets,
     packet_flits,
-    replace_fields,
     unpack_headers,
 )
 from dysharp.golden.packets import Packets
+from dysharp.golden.reduction import ReductionModel
 from dysharp.golden.route import link_of
 from dysharp.golden.switch import SwitchConfig, SwitchModel, SwitchResult
-from dysharp.rtl.flits import Opcode, Status, Vc
+from dysharp.rtl.flits import REDUCTIONS, DType, Kind, Opcode, ReduceOp, Status, Vc
 from dysharp.rtl.params import PRESETS, SwitchParams
 from dysharp.rtl.register_map import COUNTERS, address_of, register_map
+from dysharp.verif.golden.plain_switch import PlainSwitch, plain_replaced
 
 TINY = PRESETS["tiny"]
-ALL_STATUSES = {status.value for status in Status} - {0}
-
-
-class PlainSwitch:
-    """The rules again, in the words of the packet format and without any array arithmetic."""
-
-    def __init__(self, params: SwitchParams, config: SwitchConfig) -> None:
-        self.params, self.config = params, config
-
-    def port(self, gpu: int, address: int) -> int:
-        links = self.params.links_per_gpu
-        return gpu * links + int(link_of(np.array([address]), links)[0])
-
-    def crosses(self, source: int, port: int) -> bool:
-        return self.config.partitions[source] != self.config.partitions[port]
-
-    def handle(
-        self, source: int, packet: np.ndarray
-    ) -> tuple[int, dict[int, list[list[int]]], list[int] | None]:
-        """Status (-1: dropped), the copy for each port, and the refusal."""
-        params, config = self.params, self.config
-        fields = {name: int(values[0]) for name, values in unpack_headers(packet[:1]).items()}
-        opcode, length, count = fields["opcode"], fields["length"], fields["count"]
-        flits = packet.tolist()
-        if opcode >= 12:
-            ok = opcode in (13, 14) and fields["vc"] == 1 and fields["gpu"] < params.gpus
-            ok = ok and (length == 0 if opcode == 13 else 1 <= length <= 16)
-            ok = ok and not fields["byte_enable"]
-            port = self.port(fields["gpu"], fields["address"]) if ok else 0
-            if not ok or self.crosses(source, port):
-                return -1, {}, None
-            return 0, {port: flits}, None
-
-        status = 0
-        copies: dict[int, list[Any]] = {}
-        known = {1, 2, 5, 6, 7} | ({9, 10} if params.dynamic else set())
-        lists = packet[1 : 1 + (count + 7) // 8].tolist() if opcode in (9, 10) else []
-        targets = [word >> 16 * i & 0xFFFF for pair in lists for word in pair for i in range(4)]
-        targets = targets[:count]
-        enabled = fields["byte_enable"]
-        if opcode not in known:
-            status = 1
-        elif fields["vc"]:
-            status = 2
-        elif self.port(fields["gpu"], fields["address"]) != source:
-            status = 3
-        elif not 1 <= length <= 16 or (enabled and (opcode in (2, 6, 10) or length > 8)):
-            status = 4
-        elif opcode in (9, 10):
-            if count == 0:
-                status = 5
-            elif count > params.max_targets:
-                status = 6
-            elif any(target >= config.experts_per_gpu * params.gpus for target in targets):
-                status = 7
-            for target in [] if status else targets:
-                port = self.port(target // config.experts_per_gpu, fields["address"])
-                copies.setdefault(port, []).append(target)
-            for port, left in copies.items():
-                header = replace_fields(packet[:1], count=len(left))
-                copies[port] = [*header.tolist(), *pack_targets([left]).tolist()]
-                copies[port] += flits[1 + len(lists) :]
-        elif opcode in (1, 2):
-            if count >= params.gpus:
-                status = 7
-            else:
-                copies = {self.port(count, fields["address"]): flits}
-        else:
-            mask = config.groups[count] if count < params.groups else 0
-            gpus = [gpu for gpu in range(params.gpus) if mask >> gpu & 1]
-            copies = {self.port(gpu, fields["address"]): flits for gpu in gpus}
-            status = 0 if gpus else 8
-        if not status and any(self.crosses(source, port) for port in copies):
-            status = 9
-        if not status:
-            return 0, copies, None
-        answer = replace_fields(
-            packet[:1], opcode=13, aux=status, length=0, byte_enable=0, vc=1
-        ).tolist()[0]
-        return status, {}, answer
+ALL_STATUSES = {status.value for status in Status if 0 < status.value < 12}
 
 
 def check(params: SwitchParams, config: SwitchConfig, inputs: list[Packets]) -> Counter[int]:
@@ -111,24 +35,30 @@ def check(params: SwitchParams, config: SwitchConfig, inputs: list[Packets]) -> 
     plain = PlainSwitch(params, config)
     outputs: list[dict[tuple[int, int], list]] = [{} for _ in range(params.ports)]
     refusals: list[list] = [[] for _ in range(params.ports)]
+    arms: list[list] = [[] for _ in range(params.ports)]
+    parts: list[dict[int, list]] = [{} for _ in range(params.ports)]
     counters = {counter.name: [0] * params.ports for counter in COUNTERS}
     seen: Counter[int] = Counter()
     for source, packets in enumerate(inputs):
         for packet in packets:
             header = unpack_headers(packet[:1])
             response = int(header["opcode"][0]) >= 12
-            status, copies, answer = plain.handle(source, packet)
-            seen[status] += 1
+            handled = plain.handle(source, packet)
+            seen[handled.status] += 1
             counters["rx_flits"][source] += len(packet)
             counters["rx_responses" if response else "rx_requests"][source] += 1
-            if status == -1:
+            if handled.status == -1:
                 counters["dropped"][source] += 1
-            if answer is not None:
-                refusals[source].append([answer])
+            if handled.answer is not None:
+                refusals[source].append([handled.answer])
                 counters["refused"][source] += 1
                 counters["tx_flits"][source] += 1
                 counters["tx_responses"][source] += 1
-            for port, copy in copies.items():
+            if handled.arm is not None:
+                arms[source].append(handled.arm)
+            if handled.part_of is not None:
+                parts[handled.part_of].setdefault(source, []).append(packet.tolist())
+            for port, copy in handled.copies.items():
                 outputs[port].setdefault((source, int(header["vc"][0])), []).append(copy)
                 counters["tx_flits"][port] += len(copy)
                 counters["tx_responses" if response else "tx_requests"][port] += 1
@@ -139,14 +69,38 @@ def check(params: SwitchParams, config: SwitchConfig, inputs: list[Packets]) -> 
         }
         assert made == outputs[port]
         assert [packet.tolist() for packet in result.refusals[port]] == refusals[port]
+        assert [asdict(request) for request in result.arms[port]] == arms[port]
+        reached = {
+            source: [packet.tolist() for packet in batch]
+            for source, batch in result.parts[port].items()
+        }
+        assert reached == parts[port]
+        assert result.settled[port] == (not parts[port] or not arms[port])
+        results = []
+        if not parts[port]:
+            results = plain_replaced(port // params.links_per_gpu, arms[port])
+            counters["replaced"][port] = len(results)
+            counters["tx_responses"][port] += len(results)
+            counters["tx_flits"][port] += 2 * len(results)
+        elif not arms[port]:
+            counters["late"][port] = sum(map(len, parts[port].values()))
+        assert [packet.tolist() for packet in result.results[port]] == results
     assert {name: values.tolist() for name, values in result.counters.items()} == counters
     return seen
 
 
 def random_packets(
-    rng: np.random.Generator, params: SwitchParams, config: SwitchConfig, port: int, number: int
+    rng: np.random.Generator,
+    params: SwitchParams,
+    config: SwitchConfig,
+    port: int,
+    number: int,
+    without: tuple[int, ...] = (),
 ) -> Packets:
-    """Packets of all kinds, most of them well-formed, the rest with something wrong."""
+    """Packets of all kinds, most of them well-formed, the rest with something wrong.
+
+    Opcodes of `without` do not come, nor do entries get armed if 6 (a load) is among them.
+    """
 
     def mostly(good: Any, bad: Any, share: float = 0.06) -> np.ndarray:
         return np.where(rng.random(number) < share, bad, good)
@@ -155,8 +109,9 @@ def random_packets(
     address = rng.integers(0, 1 << 41, 64 * number) << 7 | rng.integers(0, 128, 64 * number)
     address = address[link_of(address, links) == port % links][:number]
     address = mostly(address, rng.integers(0, 1 << 48, number))
-    known = np.array([opcode.value for opcode in Opcode])
-    opcode = mostly(rng.choice(known, number), rng.integers(0, 16, number))
+    known = np.array([opcode.value for opcode in Opcode if opcode.value not in without])
+    every = np.array([opcode for opcode in range(16) if opcode not in without])
+    opcode = mostly(rng.choice(known, number), rng.choice(every, number))
     response, dynamic = opcode >> 2 == 3, opcode >> 2 == 2
     load = opcode & 3 == 2
     count = np.select(
@@ -173,15 +128,19 @@ def random_packets(
     )
     enables = np.where(load | response, 0, rng.integers(0, 2, number))
     length = rng.integers(1, np.where(enables == 1, 9, 17))
-    length = np.where(opcode == Opcode.RSP_ACK.value, 0, length)
+    length = np.where((opcode == Opcode.RSP_ACK.value) | (opcode == 0xC), 0, length)
+    dtype, op = np.array(
+        [(dtype.value, op.value) for dtype, ops in REDUCTIONS.items() for op in ops]
+    )[rng.integers(0, 30, number)].T
+    length = np.where(load & (dtype >= 8), rng.integers(1, 9, number), length)
     headers = pack_headers(
         address=address,
         stage=rng.integers(0, 2, number),
         count=count,
         opcode=opcode,
-        tag=rng.integers(0, 512, number),
+        tag=mostly(rng.integers(0, params.entries, number) & 0x1FC, rng.integers(0, 512, number)),
         gen=rng.integers(0, 4, number),
-        aux=rng.integers(0, 16, number),
+        aux=mostly(8 * rng.integers(0, 2, number) + op, rng.integers(0, 16, number)),
         length=mostly(length, rng.integers(0, 32, number)),
         byte_enable=mostly(enables, 1 - enables),
         gpu=mostly(
@@ -189,8 +148,9 @@ def random_packets(
             rng.integers(0, 64, number),
         ),
         vc=mostly(response, rng.integers(0, 4, number)),
-        dtype=rng.integers(0, 16, number),
-        reserved=rng.integers(0, 4, number),
+        dtype=mostly(dtype, rng.integers(0, 16, number)),
+        posted=1 if 6 in without else rng.integers(0, 2, number),
+        more=rng.integers(0, 2, number),
         crc=rng.integers(0, 1 << 25, number),
     )
     lists = int(count[dynamic].sum())
@@ -234,16 +194,44 @@ def random_config(rng: np.random.Generator, params: SwitchParams) -> SwitchConfi
     )
 
 
-@pytest.mark.parametrize("seed", range(4))
+MIXES = {"all": (), "no-parts": (0xC, 0xF), "no-arms": (0x6, 0xA)}
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("mix", MIXES)
 @pytest.mark.parametrize("shape", SHAPES)
-def test_switch_models_agree(shape: str, seed: int) -> None:
-    params = SHAPES[shape]
+def test_switch_models_agree(shape: str, mix: str, seed: int) -> None:
+    params, without = SHAPES[shape], MIXES[mix]
     rng = np.random.default_rng([seed, *shape.encode()])
     config = random_config(rng, params)
     number = 120 if params.ports < 64 else 10
-    inputs = [random_packets(rng, params, config, port, number) for port in range(params.ports)]
+    inputs = [
+        random_packets(rng, params, config, port, number, without) for port in range(params.ports)
+    ]
     inputs[1] = Packets()
     check(params, config, inputs)
+    if mix != "all":
+        assert all(SwitchModel(params, config).process(inputs).settled)
+
+
+def test_random_requests_replace_each_other() -> None:
+    rng = np.random.default_rng(44)
+    config = random_config(rng, TINY)
+    inputs = [random_packets(rng, TINY, config, port, 150, (0xC, 0xF)) for port in range(4)]
+    check(TINY, config, inputs)
+    result = SwitchModel(TINY, config).process(inputs)
+    assert min(len(packets) for packets in result.results) > 10
+    assert all(
+        packets == model_results(port, arms)
+        for port, (packets, arms) in enumerate(zip(result.results, result.arms, strict=True))
+    )
+
+
+def model_results(port: int, arms: Arms) -> Packets:
+    model = ReductionModel(TINY, port)
+    for request in arms:
+        model.arm(request)
+    return model.results
 
 
 def test_random_traffic_reaches_every_status() -> None:
@@ -260,7 +248,7 @@ def test_random_traffic_reaches_every_status() -> None:
 def config_of(**changes: Any) -> SwitchConfig:
     values: dict[str, Any] = {
         "experts_per_gpu": 2,
-        "groups": (0, 0b1011, 0b10000, 0),
+        "groups": (0, 0b1011, 0b10000, 0b0011),
         "partitions": (0, 0, 0, 1),
     }
     return SwitchConfig(**(values | changes))
@@ -283,6 +271,7 @@ def request(targets: tuple[int, ...] = (), **fields: Any) -> Packets:
     return Packets(np.concatenate([header, lists.astype(np.uint64), rest]))
 
 
+LONG_SUM: dict[str, Any] = {"opcode": Opcode.DY_LD_REDUCE, "count": 1, "length": 9}
 LADDER = (
     # Each request breaks one rule, and also later ones: the first in order is the answer.
     (Status.UNKNOWN_OPCODE, {"opcode": 3, "vc": 1, "gpu": 1, "length": 0}, ()),
@@ -305,6 +294,19 @@ LADDER = (
     (Status.PARTITION, {"opcode": Opcode.DY_ST, "count": 2}, (0, 6)),
     (Status.PARTITION, {"opcode": Opcode.WRITE, "count": 3}, ()),
     (Status.PARTITION, {"opcode": Opcode.MM_ST, "count": 1}, ()),
+    (Status.BAD_LENGTH, LONG_SUM | {"dtype": DType.F16_TO_F32, "count": 0}, ()),
+    (Status.PARTITION, {"opcode": Opcode.MM_LD_REDUCE, "count": 1, "tag": 511, "aux": 7}, ()),
+    (Status.BAD_TAG, {"opcode": Opcode.MM_ST, "count": 3, "tag": 16}, ()),
+    (Status.BAD_TAG, {"opcode": Opcode.MM_RED, "count": 3, "tag": 511, "aux": 7}, ()),
+    (Status.BAD_TAG, {"opcode": Opcode.DY_LD_REDUCE, "count": 1, "tag": 16, "posted": 1}, (0,)),
+    (Status.BAD_TAG, LONG_SUM | {"dtype": DType.F32, "tag": 7, "aux": 7}, (0,)),
+    (Status.BAD_TAG, LONG_SUM | {"dtype": DType.F16_ACC32, "tag": 6}, (0,)),
+    (Status.BAD_TAG, LONG_SUM | {"dtype": DType.BF16_TO_F32, "length": 5, "tag": 7}, (0,)),
+    (Status.BAD_TAG, LONG_SUM | {"dtype": 15, "tag": 7}, (0,)),
+    (Status.BAD_REDUCTION, {"opcode": Opcode.DY_LD_REDUCE, "count": 1, "aux": 0}, (0,)),
+    (Status.BAD_REDUCTION, LONG_SUM | {"dtype": 10, "tag": 6}, (0,)),
+    (Status.BAD_REDUCTION, {"opcode": Opcode.MM_RED, "count": 3, "posted": 1, "aux": 8}, ()),
+    (Status.BAD_REDUCTION, {"opcode": Opcode.MM_RED, "count": 3, "dtype": 1, "aux": 6}, ()),
 )
 
 
@@ -312,7 +314,7 @@ LADDER = (
 def test_switch_refuses_with_first_status(
     status: Status, fields: dict[str, Any], targets: tuple[int, ...]
 ) -> None:
-    packet = request(targets, crc=0x123, reserved=2, **fields)
+    packet = request(targets, crc=0x123, more=1, **fields)
     result = send(packet)
     assert not any(result.outputs)
     (refusal,) = result.refusals[0]
@@ -331,11 +333,72 @@ def test_switch_refuses_with_first_status(
         "tx_responses": 1,
         "refused": 1,
         "dropped": 0,
+        "late": 0,
+        "duplicates": 0,
+        "wrong": 0,
+        "timeouts": 0,
+        "replaced": 0,
     }
+    assert not any(map(len, result.arms))
 
 
 def test_ladder_has_every_status() -> None:
     assert {status.value for status, _, _ in LADDER} == ALL_STATUSES
+
+
+@pytest.mark.parametrize(
+    ("fields", "targets"),
+    [
+        ({"opcode": Opcode.MM_ST, "count": 3, "tag": 511, "posted": 1, "dtype": 15, "aux": 7}, ()),
+        ({"opcode": Opcode.DY_ST, "count": 1, "tag": 511, "posted": 1, "dtype": 15}, (0,)),
+        ({"opcode": Opcode.MM_RED, "count": 3, "tag": 511, "posted": 1, "dtype": 1}, ()),
+        ({"opcode": Opcode.WRITE, "count": 1, "tag": 511, "dtype": 15}, ()),
+        ({"opcode": Opcode.READ, "count": 1, "tag": 511, "dtype": 15, "length": 16}, ()),
+        ({"opcode": Opcode.READ, "count": 1, "tag": 511, "dtype": 8, "length": 16}, ()),
+    ],
+)
+def test_switch_arms_nothing_for_who_does_not_wait(
+    fields: dict[str, Any], targets: tuple[int, ...]
+) -> None:
+    result = send(request(targets, **fields))
+    assert any(result.outputs)
+    assert not any(map(len, result.arms))
+
+
+def test_switch_arms_what_the_request_says() -> None:
+    common: dict[str, Any] = {
+        "tag": 12,
+        "gen": 3,
+        "aux": 0xA,
+        "dtype": DType.BF16_ACC32,
+        "length": 16,
+    }
+    load = request((1, 0, 1, 3), opcode=Opcode.DY_LD_REDUCE, count=4, **common)
+    store = request(opcode=Opcode.MM_ST, count=3, **(common | {"tag": 5}))
+    result = send(Packets.concatenate(load, store))
+    first, second = result.arms[0]
+    assert first == Request(
+        tag=12,
+        gen=3,
+        kind=Kind.LOAD.value,
+        dtype=DType.BF16_ACC32.value,
+        op=ReduceOp.MAX.value,
+        canonical=True,
+        length=16,
+        total=4,
+        expected=0b11,
+    )
+    assert second == replace(first, tag=5, kind=Kind.STORE.value, canonical=False, total=2)
+
+
+def test_switch_with_a_time_limit_is_not_settled() -> None:
+    store = request((0,), opcode=Opcode.DY_ST, count=1)
+    inputs = [Packets.concatenate(store, store), *[Packets()] * 3]
+    for timeout, results in ((0, 1), (1, 0)):
+        result = SwitchModel(TINY, config_of(timeout=timeout)).process(inputs)
+        assert result.settled == (not timeout, True, True, True)
+        assert [len(packets) for packets in result.results] == [results, 0, 0, 0]
+        assert result.counters["replaced"].tolist() == [results, 0, 0, 0]
 
 
 RESPONSE: dict[str, Any] = {"opcode": Opcode.RSP_DATA, "vc": Vc.RESPONSE}
@@ -344,8 +407,12 @@ RESPONSE: dict[str, Any] = {"opcode": Opcode.RSP_DATA, "vc": Vc.RESPONSE}
 @pytest.mark.parametrize(
     "fields",
     [
-        {"opcode": 0xC},
-        {"opcode": 0xF},
+        {"opcode": Opcode.PART_ACK, "length": 1},
+        {"opcode": Opcode.PART_DATA, "length": 0},
+        {"opcode": Opcode.PART_DATA, "length": 17},
+        {"opcode": Opcode.PART_ACK, "length": 0, "byte_enable": 1},
+        {"opcode": Opcode.PART_ACK, "length": 0, "gpu": 3},
+        {"opcode": Opcode.PART_ACK, "length": 0, "vc": 0},
         {"vc": Vc.REQUEST},
         {"vc": 3},
         {"gpu": 4},
@@ -363,6 +430,23 @@ def test_switch_drops_malformed_responses(fields: dict[str, Any]) -> None:
     assert not any(len(refusals) for refusals in result.refusals)
     counted = {name: int(values[0]) for name, values in result.counters.items() if values.any()}
     assert counted == {"rx_flits": len(packet.flits), "rx_responses": 1, "dropped": 1}
+    assert not any(result.parts)
+
+
+def test_switch_keeps_parts() -> None:
+    parts = Packets.concatenate(
+        request(**(RESPONSE | {"opcode": Opcode.PART_DATA, "gpu": 1, "tag": 511, "more": 1})),
+        request(**(RESPONSE | {"opcode": Opcode.PART_ACK, "gpu": 1, "length": 0})),
+    )
+    result = send(parts)
+    assert not any(result.outputs)
+    assert [dict(sources) for sources in result.parts] == [{}, {0: parts}, {}, {}]
+    counted = {name: values.tolist() for name, values in result.counters.items() if values.any()}
+    assert counted == {
+        "rx_flits": [len(parts.flits), 0, 0, 0],
+        "rx_responses": [2, 0, 0, 0],
+        "late": [0, 2, 0, 0],  # counted where they get to
+    }
 
 
 def test_switch_without_dynamic_consumes_lists() -> None:
@@ -383,6 +467,7 @@ def test_switch_keeps_order_of_a_pair() -> None:
         count=1,
         length=1,
         tag=tags,
+        posted=1,
     )
     stores = int(np.count_nonzero(tags % 3 == 0))
     packets = Packets.build(
@@ -416,6 +501,8 @@ def test_reset_config_is_the_register_maps() -> None:
         ({"experts_per_gpu": 0}, "`experts_per_gpu` must be 1 to 65535, not 0"),
         ({"experts_per_gpu": 65536}, "`experts_per_gpu` must be 1 to 65535, not 65536"),
         ({"groups": (-1,)}, f"`groups` must be 0 to {(1 << 64) - 1}, not -1"),
+        ({"timeout": -1}, "`timeout` must be 0 to 65535, not -1"),
+        ({"timeout": 1 << 16}, "`timeout` must be 0 to 65535, not 65536"),
         ({"partitions": (1 << 32,)}, f"`partitions` must be 0 to {(1 << 32) - 1}, not {1 << 32}"),
     ],
 )

@@ -13,13 +13,16 @@ from dysharp.golden.flits import (
     unpack_targets,
 )
 from dysharp.golden.packets import Packets
-from dysharp.golden.switch import SwitchConfig, SwitchModel
+from dysharp.golden.reduction import Outcome, ReductionModel
+from dysharp.golden.switch import SwitchConfig, SwitchModel, SwitchResult
 from dysharp.golden.vectors import (
     EXPERTS_PER_GPU,
+    GATHERS,
     GROUPS,
     PRESET,
     TRANSFERS,
     VECTORS,
+    Gather,
     Transfer,
     Vector,
 )
@@ -54,14 +57,18 @@ def test_unpacking_gives_the_words(vector: Vector) -> None:
     assert tuple(unpack_targets(lists, count).tolist()) == vector.targets
 
 
-@pytest.mark.parametrize("transfer", TRANSFERS, ids=lambda transfer: transfer.packet)
-def test_switch_makes_the_hand_made_copies(transfer: Transfer) -> None:
+def send(source: int, name: str) -> SwitchResult:
     config = SwitchConfig(
         experts_per_gpu=EXPERTS_PER_GPU, groups=GROUPS, partitions=(0,) * PARAMS.ports
     )
     inputs = [Packets() for _ in range(PARAMS.ports)]
-    inputs[transfer.source] = Packets(BY_NAME[transfer.packet])
-    result = SwitchModel(PARAMS, config).process(inputs)
+    inputs[source] = Packets(BY_NAME[name])
+    return SwitchModel(PARAMS, config).process(inputs)
+
+
+@pytest.mark.parametrize("transfer", TRANSFERS, ids=lambda transfer: transfer.packet)
+def test_switch_makes_the_hand_made_copies(transfer: Transfer) -> None:
+    result = send(transfer.source, transfer.packet)
     for port in range(PARAMS.ports):
         made = [packet.tolist() for batch in result.outputs[port].values() for packet in batch]
         name = transfer.copies.get(port)
@@ -69,3 +76,25 @@ def test_switch_makes_the_hand_made_copies(transfer: Transfer) -> None:
         refusals = [packet.tolist() for packet in result.refusals[port]]
         refused = transfer.refusal and port == transfer.source
         assert refusals == ([BY_NAME[transfer.refusal].tolist()] if refused else [])
+
+
+@pytest.mark.parametrize("gather", GATHERS, ids=lambda gather: gather.request)
+def test_entries_make_the_hand_made_results(gather: Gather) -> None:
+    (request,) = send(gather.source, gather.request).arms[gather.source]
+    model = ReductionModel(PARAMS, gather.source)
+    model.arm(request)
+    for gpu, name in gather.parts:
+        assert model.armed == 1
+        reached = send(gpu, name).parts[gather.source][gpu]
+        assert reached == Packets(BY_NAME[name])
+        assert model.part(gpu, reached[0]) is Outcome.TAKEN
+    if gather.times_out:
+        model.time_out(request.tag)
+    assert model.armed == 0
+    assert [packet.tolist() for packet in model.results] == [BY_NAME[gather.result].tolist()]
+
+
+def test_every_packet_is_used() -> None:
+    used = {name for t in TRANSFERS for name in (t.packet, t.refusal, *t.copies.values())}
+    used |= {name for g in GATHERS for name in (g.result, *(name for _, name in g.parts))}
+    assert used - {""} == set(BY_NAME)

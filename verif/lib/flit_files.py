@@ -14,6 +14,7 @@ __all__ = ["FlitLog", "read_log", "write_stimulus"]
 
 _LINE = 8 + 1 + 32 + 1
 _FORCED = 1 << 30
+_TAGGED = 1 << 29
 MAX_GAP = 0xFFFF
 
 
@@ -45,6 +46,7 @@ def write_stimulus(
     *,
     inner_gaps: IntArray | None = None,
     forced: bool = False,
+    tags: bool = False,
     flits: int | None = None,
 ) -> None:
     """Write what a player sends.
@@ -61,6 +63,8 @@ def write_stimulus(
         Idle cycles before each flit; added to `gaps`.
     forced : bool
         Send without regard to credits, as no sender should.
+    tags : bool
+        Hold back a multicast request that arms a reduction entry while its tag is in use.
     flits : int, optional
         Stop after so many flits, perhaps inside a packet.
     """
@@ -77,6 +81,8 @@ def write_stimulus(
     words |= channels << 31
     if forced:
         words |= _FORCED
+    if tags:
+        words |= _TAGGED
     record = np.empty(
         len(every), dtype=np.dtype([("word", ">u4"), ("high", ">u8"), ("low", ">u8")])
     )

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the simulation top around a generated switch: a player and a sink at every link.
+"""Writes the simulation top around a generated switch: a model of a GPU at every link.
+
+It plays stimulus, takes what comes, and may answer it (``sv/gpu_model.sv`` and the files that it
+names). What these know of flits and of routing is written from the definitions in ``rtl`` into the
+package ``flit_pkg``, which stands before the top, so the harness comes before :data:`SOURCES`.
 
 Stimulus and logs are files, so that the simulation does not stop in Python while it runs. With
 ``+trace=1`` all ports of the switch are written to ``trace.log`` at every clock edge
@@ -8,10 +12,28 @@ Stimulus and logs are files, so that the simulation does not stop in Python whil
 
 from pathlib import Path
 
+from dysharp.golden.arrays import value_of
+from dysharp.rtl.address_hash import HASH_MASKS
+from dysharp.rtl.flits import (
+    FLIT_BITS,
+    HEADER_FIELDS,
+    LANES,
+    WIDE,
+    Addressing,
+    DType,
+    Kind,
+    Opcode,
+    Status,
+    Vc,
+)
+from dysharp.rtl.params import SwitchParams
+
 __all__ = ["CONTROL_PORTS", "SOURCES", "write_harness"]
 
 _SV = Path(__file__).with_name("sv")
-SOURCES = (_SV / "link_player.sv", _SV / "link_sink.sv")
+SOURCES = tuple(
+    _SV / f"{name}.sv" for name in ("link_player", "link_sink", "responder", "gpu_model")
+)
 
 CONTROL_PORTS = ("clk", "rst", "go", "phase", "cycle", "done", "quiet")
 """What a bench drives and reads, besides ``bus__*``."""
@@ -27,15 +49,15 @@ _BUS = (
 )
 
 
-def write_harness(dut: str, ports: int, out: Path) -> tuple[Path, Path]:
+def write_harness(dut: str, params: SwitchParams, out: Path) -> tuple[Path, Path]:
     """Write ``harness.sv`` and the list of signals that Verilator must keep visible.
 
     Parameters
     ----------
     dut : str
         Module name of the switch.
-    ports : int
-        Its ports.
+    params : SwitchParams
+        Its parameters.
     out : Path
         Folder.
 
@@ -44,8 +66,10 @@ def write_harness(dut: str, ports: int, out: Path) -> tuple[Path, Path]:
     tuple[Path, Path]
         The SystemVerilog file and the Verilator control file.
     """
+    ports = params.ports
     lines = [
         "// SPDX-License-Identifier: Apache-2.0",
+        *_package(params),
         "module harness (",
         "    input logic clk, input logic rst, input logic go, input logic [7:0] phase,",
         "    output logic [31:0] cycle, output logic done, output logic [31:0] quiet,",
@@ -54,24 +78,25 @@ def write_harness(dut: str, ports: int, out: Path) -> tuple[Path, Path]:
         ),
         ");",
         f"  localparam int N = {ports};",
-        "  logic [N-1:0] rx_valid, tx_valid, player_done, sink_quiet;",
-        "  logic [127:0] rx_flit[N], tx_flit[N];",
-        "  logic [1:0] rx_credit[N], tx_credit[N];",
+        "  logic [N-1:0] rx_valid, tx_valid, gpu_done, gpu_quiet;",
+        f"  logic [{FLIT_BITS - 1}:0] rx_flit[N], tx_flit[N];",
+        "  logic [N:0] rx_credit[N];",
+        "  logic [1:0] tx_credit[N];",
         "  for (genvar p = 0; p < N; p++) begin : link",
-        "    link_player #(.PORT(p)) player (.clk, .rst, .go, .cycle, .phase,",
-        "        .valid(rx_valid[p]), .flit(rx_flit[p]), .credit(rx_credit[p]),",
-        "        .done(player_done[p]));",
-        "    link_sink #(.PORT(p)) sink (.clk, .rst, .cycle, .phase,",
-        "        .valid(tx_valid[p]), .flit(tx_flit[p]), .credit(tx_credit[p]),",
-        "        .quiet(sink_quiet[p]));",
+        f"    gpu_model #(.PORTS(N), .RESPONSE_DEPTH({params.response_depth})) gpu (",
+        "        .clk, .port(8'(p)), .rst, .go, .cycle, .phase,",
+        "        .rx_valid(rx_valid[p]), .rx_flit(rx_flit[p]), .rx_credit(rx_credit[p]),",
+        "        .tx_valid(tx_valid[p]), .tx_flit(tx_flit[p]), .tx_credit(tx_credit[p]),",
+        "        .done(gpu_done[p]), .quiet(gpu_quiet[p]));",
         "  end",
-        "  // `quiet`: cycles since anything moved last. `done`: all players have ended.",
+        "  // `quiet`: cycles since anything moved last. `done`: all players have ended, and",
+        "  // there is nothing that is still to be answered.",
         "  initial cycle = 0;",
         "  always_ff @(posedge clk) begin",
         "    cycle <= cycle + 1;",
-        "    quiet <= (rst || !go || !(&sink_quiet) || (|rx_valid)) ? 0 : quiet + 1;",
+        "    quiet <= (rst || !go || !(&gpu_quiet) || (|rx_valid)) ? 0 : quiet + 1;",
         "  end",
-        "  assign done = &player_done;",
+        "  assign done = &gpu_done;",
         f"  {dut} dut (.clk, .rst,",
     ]
     lines += [f"      .bus__{name}," for _, _, name in _BUS]
@@ -117,3 +142,61 @@ def write_harness(dut: str, ports: int, out: Path) -> tuple[Path, Path]:
         + "".join(f'public_flat_rw -module "harness" -var "{name}"\n' for name in visible)
     )
     return harness, control
+
+
+def _package(params: SwitchParams) -> list[str]:
+    """Return what the harness knows of flits and of routing, as a SystemVerilog package."""
+    constants = [
+        ("logic [1:0]", Addressing, ""),
+        ("logic [1:0]", Kind, ""),
+        ("logic [3:0]", Opcode, ""),
+        ("logic [3:0]", DType, ""),
+        ("logic [1:0]", Vc, "_VC"),
+        ("logic [3:0]", Status, "_STATUS"),
+    ]
+    wide = sum(1 << value_of(dtype) for dtype in WIDE)
+    links = params.links_per_gpu.bit_length() - 1
+    return [
+        "package flit_pkg;",
+        "  typedef struct packed {",
+        *(f"    logic [{field.width - 1}:0] {field.name};" for field in reversed(HEADER_FIELDS)),
+        "  } header_t;",
+        *(
+            f"  localparam {kind} {member.name}{suffix} = {value_of(member)};"
+            for kind, members, suffix in constants
+            for member in members
+        ),
+        f"  localparam logic [15:0] WIDE = 16'h{wide:x};",
+        "  // Flits behind a header.",
+        "  function automatic logic [15:0] behind(input header_t header);",
+        "    behind = 16'(header.byte_enable);",
+        "    if (header.opcode[3:2] == RESPONSE ? header.opcode[1] : header.opcode[0])",
+        "      behind = behind + 16'(header.length);",
+        "    if (header.opcode[3:2] == DYNAMIC)",
+        f"      behind = behind + (16'(header.count) + 16'd{LANES - 1}) / 16'd{LANES};",
+        "  endfunction",
+        "  function automatic logic is_response(input header_t header);",
+        "    is_response = header.opcode[3:2] == RESPONSE;",
+        "  endfunction",
+        "  // The port that a response goes to; beyond the last one if its GPU does not exist.",
+        "  function automatic logic [15:0] destination(input header_t header);",
+        f"    destination = 16'(header.gpu) * 16'd{params.links_per_gpu};",
+        *(
+            f"    destination = destination + (16'(^(header.address & 48'h{mask:x})) << {bit});"
+            for bit, mask in enumerate(HASH_MASKS[:links])
+        ),
+        "  endfunction",
+        "  function automatic logic [8:0] tag_of(input header_t header);",
+        "    tag_of = header.tag;",
+        "  endfunction",
+        "  // A multicast request that somebody waits for.",
+        "  function automatic logic arms(input header_t header);",
+        "    arms = (header.opcode[3:2] == STATIC || header.opcode[3:2] == DYNAMIC)",
+        "        && (!header.posted || header.opcode[1:0] == LOAD || header.opcode[1:0] == NONE);",
+        "  endfunction",
+        "  // What ends a request at the requester.",
+        "  function automatic logic is_result(input header_t header);",
+        "    is_result = header.opcode == RSP_ACK || header.opcode == RSP_DATA;",
+        "  endfunction",
+        "endpackage",
+    ]

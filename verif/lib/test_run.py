@@ -10,6 +10,7 @@ from dysharp.golden.switch import SwitchConfig
 from dysharp.rtl.flits import Opcode
 from dysharp.rtl.params import PRESETS
 from dysharp.verif.lib import run
+from dysharp.verif.lib.harness import SOURCES
 from dysharp.verif.lib.run import SimulationError, build
 from dysharp.verif.switch.environment import Phase, SwitchEnvironment
 from dysharp.verif.switch.stimulus import make_packets
@@ -45,15 +46,15 @@ def test_simulators_that_are_not_there(tmp_path: Path, monkeypatch: pytest.Monke
 def test_failed_assertion_of_the_rtl_fails_the_run(tmp_path: Path) -> None:
     """Icarus only prints it; the sink's check of credits stands for all of them."""
     environment = SwitchEnvironment(TINY, tmp_path, simulator="icarus")
-    design = tmp_path / "sink.sv"
+    sink = tmp_path / "link_sink.sv"
     text = (SV / "link_sink.sv").read_text()
-    design.write_text(text.replace("held[0] > depth", "valid"))
+    sink.write_text(text.replace("held[0] > depth", "valid"))
     made = build(
         [
-            next((tmp_path / "rtl").glob("*/dysharp_switch.sv")),
-            SV / "link_player.sv",
-            design,
             next((tmp_path / "rtl").glob("*/harness.sv")),
+            *(path for path in SOURCES if path.name != sink.name),
+            sink,
+            next((tmp_path / "rtl").glob("*/dysharp_switch.sv")),
         ],
         top="harness",
         folder=tmp_path / "builds",

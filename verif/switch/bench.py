@@ -25,7 +25,7 @@ from dysharp.verif.replay import replay
 from .environment import Phase, SwitchEnvironment
 from .soak import soak
 
-__all__ = ["bench"]
+__all__ = ["Results", "bench", "clock", "pdk_libraries", "routing_trace"]
 
 Results = dict[str, float | int | str | None]
 _EXPERTS_PER_GPU = 8
@@ -66,7 +66,7 @@ def bench(
     results["unicast_uniform_1flit"] = unicast_throughput(environment, 1, packets * 4, seed)[0]
     results["sim_kcycles_per_s"] = speed
     progress("multicast, routing trace")
-    trace, name = _trace(seed, 400 if quick else 2400)
+    trace, name = routing_trace(seed, 400 if quick else 2400)
     played = replay(
         trace,
         gpus=params.gpus,
@@ -165,6 +165,7 @@ def _header_latency(
                 opcode=value_of(Opcode.DY_ST),
                 length=8,
                 gpu=source,
+                posted=1,
             )
             targets = np.concatenate([np.array(fan) for fan in fans]) * config.experts_per_gpu
         else:
@@ -174,6 +175,7 @@ def _header_latency(
                 opcode=value_of(Opcode.MM_ST),
                 length=8,
                 gpu=source,
+                posted=1,
             )
             targets = np.zeros(0, dtype=np.int64)
         data = np.zeros((8 * len(fans), 2), dtype=np.uint64)
@@ -198,10 +200,8 @@ def _header_cycles(log: FlitLog) -> dict[int, int]:
 
 def area_and_clock(params: SwitchParams, folder: Path, progress: Callable[[str], None]) -> Results:
     """Measure what lists cost in logic and flops, and how fast the switch could be clocked."""
-    results: Results = {"prune_area_overhead": None, "fmax_asap7_tt_GHz": None}
-    pdks = _pdk_root()
-    nangate = sorted(pdks.glob("nangate45/lib/*typ.lib*"))
-    asap7 = sorted(pdks.glob("asap7/lib/*RVT_TT*.lib*"))
+    results: Results = {"prune_area_overhead": None}
+    nangate = pdk_libraries("nangate45/lib/*typ.lib*")
     if nangate:
         areas = {}
         for dynamic in (True, False):
@@ -227,33 +227,39 @@ def area_and_clock(params: SwitchParams, folder: Path, progress: Callable[[str],
             "memory_bits_dynamic": areas[True].memory_bits,
             "memory_bits_static": areas[False].memory_bits,
         }
-    if asap7 and sta_available():
-        progress("clock on asap7")
-        design = write_top("switch", params, folder / "asap7", checks=False)
-        mapped = synthesise(
-            design,
-            design.stem,
-            libs=asap7,
-            clock_ps=_CLOCK_PS,
-            workdir=folder / "asap7",
-            tree_levels=0,
-        )
-        timing = analyse(mapped, clock_ps=_CLOCK_PS)
-        results["fmax_asap7_tt_GHz"] = timing.fmax_ghz
-        results["area_asap7_um2"] = mapped.area
-    return results
+    return results | clock("switch", params, folder, progress)
+
+
+def clock(top: str, params: SwitchParams, folder: Path, progress: Callable[[str], None]) -> Results:
+    """Measure how fast a top could be clocked on asap7, typical, before layout."""
+    libraries = pdk_libraries("asap7/lib/*RVT_TT*.lib*")
+    if not libraries or not sta_available():
+        return {"fmax_asap7_tt_GHz": None}
+    progress("clock on asap7")
+    design = write_top(top, params, folder / "asap7", checks=False)
+    mapped = synthesise(
+        design,
+        design.stem,
+        libs=libraries,
+        clock_ps=_CLOCK_PS,
+        workdir=folder / "asap7",
+        tree_levels=0,
+    )
+    timing = analyse(mapped, clock_ps=_CLOCK_PS)
+    return {"fmax_asap7_tt_GHz": timing.fmax_ghz, "area_asap7_um2": mapped.area}
 
 
 def _config(params: SwitchParams) -> SwitchConfig:
     return replace(SwitchConfig.at_reset(params), experts_per_gpu=_EXPERTS_PER_GPU)
 
 
-def _pdk_root() -> Path:
+def pdk_libraries(pattern: str) -> list[Path]:
+    """Libraries of a PDK by pattern; none where there are no PDKs."""
     root = os.environ.get("DYSHARP_PDK_ROOT")
-    return Path(root) if root else shared_folder() / "pdk"
+    return sorted((Path(root) if root else shared_folder() / "pdk").glob(pattern))
 
 
-def _trace(seed: int, tokens: int) -> tuple[Trace, str]:
+def routing_trace(seed: int, tokens: int) -> tuple[Trace, str]:
     """Read the OLMoE trace where it is there, else make one of the same shape."""
     found = sorted((shared_folder() / "data/moe_routes").glob("olmoe*.jsonl*"))
     if found:

@@ -5,21 +5,23 @@ import dataclasses
 import hashlib
 import json
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from math import ceil
 from pathlib import Path
 
 import numpy as np
 from dysharp.gen.writer import write_top
 from dysharp.golden.arrays import IntArray
+from dysharp.golden.flits import packet_flits
 from dysharp.golden.packets import Packets
 from dysharp.golden.switch import SwitchConfig
 from dysharp.rtl.params import SwitchParams
 from dysharp.rtl.register_map import COUNTERS, address_of, register_map
 from dysharp.verif.lib.flit_files import FlitLog, read_log, write_stimulus
 from dysharp.verif.lib.harness import SOURCES, write_harness
+from dysharp.verif.lib.responder import Responder, write_responder
 from dysharp.verif.lib.run import Build, SimulationError, build, locked, simulate
 
 from .scoreboard import Scoreboard
@@ -27,6 +29,8 @@ from .scoreboard import Scoreboard
 __all__ = ["PACES", "Pace", "Phase", "PhaseResult", "SwitchEnvironment"]
 
 _BENCH = "dysharp.verif.switch.bench_switch"
+_TICK = 64
+"""Cycles of one tick of the switch's time-out."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,6 +81,12 @@ class Phase:
     cut : Mapping[int, int]
         Ports whose sender stops for good after so many flits. The switch must fill the packet that
         it leaves open with zero flits, so these are expected.
+    responder : Responder, optional
+        How the GPUs answer requests; without, they do not.
+    tags : bool
+        Senders hold back a multicast request while its tag is in use.
+    checker : callable, optional
+        Finds all that is wrong with the result, in place of the scoreboard.
     """
 
     inputs: Sequence[Packets]
@@ -88,25 +98,50 @@ class Phase:
     writes: Sequence[tuple[int, int]] = ()
     probes: Sequence[tuple[int, int | None]] = ()
     cut: Mapping[int, int] = field(default_factory=dict)
+    responder: Responder | None = None
+    tags: bool = False
+    checker: "Callable[[PhaseResult], list[str]] | None" = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class PhaseResult:
     """What a phase showed."""
 
+    params: SwitchParams
+    phase: Phase = field(repr=False)
     end: str
     """``done``, ``hang`` or ``cut``."""
     inputs: list[FlitLog]
+    """All that went to the switch: what was played, and the answers of responders between it."""
     outputs: list[FlitLog]
     registers: dict[str, int] = field(repr=False)
     probes: list[tuple[int, bool]] = field(repr=False)
     """Value and error flag of each probe."""
-    scoreboard: Scoreboard = field(repr=False)
+
+    @cached_property
+    def received(self) -> list[Packets]:
+        """What the switch received on every link, in whole packets.
+
+        With the end that it adds when a sender stops; what was to be sent, after a hang.
+        """
+        if self.end != "done":
+            return list(self.phase.inputs)
+        return [
+            _completed(log) if port in self.phase.cut else log.packets
+            for port, log in enumerate(self.inputs)
+        ]
+
+    @cached_property
+    def scoreboard(self) -> Scoreboard:
+        """The model's view of what the switch received."""
+        return Scoreboard(self.params, self.phase.config, self.received)
 
     def problems(self) -> list[str]:
         """All that is not as the model says, a line each."""
         if self.end != "done":
             return [f"the simulation ended with {self.end}"]
+        if self.phase.checker is not None:
+            return self.phase.checker(self)
         found = self.scoreboard.mismatches([log.flits for log in self.outputs])
         return found + self.scoreboard.counter_mismatches(self.registers)
 
@@ -194,18 +229,26 @@ class SwitchEnvironment:
                     phase.gaps[port] if phase.gaps else None,
                     inner_gaps=phase.inner_gaps[port] if phase.inner_gaps else None,
                     forced=port in phase.forced,
+                    tags=phase.tags,
                     flits=phase.cut.get(port),
                 )
+            if phase.responder is not None:
+                write_responder(where, number, phase.responder, seed)
         config = {
             "phases": [
                 {
                     "writes": [*program(params, phase.config), *phase.writes],
-                    "settle": params.gpus + 2 * pace.depth + params.ingress_depth,
+                    # Credits and, in the switch, thresholds and entries.
+                    "settle": params.gpus
+                    + 2 * pace.depth
+                    + params.ingress_depth
+                    + params.response_depth
+                    + params.entries,
                     "cycles": phase.cycles,
                     "probes": phase.probes,
                     "poll": 256,
-                    "quiet": pace.patience + (params.rx_timeout if phase.cut else 0),
-                    "hang": 3000 + pace.patience,
+                    "quiet": _patience(params, phase, pace),
+                    "hang": 3000 + _patience(params, phase, pace),
                     "reads": _reads(params),
                 }
                 for phase in phases
@@ -237,17 +280,15 @@ class SwitchEnvironment:
             ports = range(params.ports)
             inputs = [read_log(where / f"in{number}_{port}.log") for port in ports]
             outputs = [read_log(where / f"out{number}_{port}.log") for port in ports]
-            whole = phase.inputs
-            if seen["end"] == "done":
-                whole = [_as_received(phase, port, log) for port, log in enumerate(inputs)]
             results.append(
                 PhaseResult(
+                    params=params,
+                    phase=phase,
                     end=seen["end"],
                     inputs=inputs,
                     outputs=outputs,
                     registers=seen["registers"],
                     probes=[tuple(probe) for probe in seen["probes"]],
-                    scoreboard=Scoreboard(params, phase.config, whole),
                 )
             )
         return results
@@ -268,15 +309,32 @@ class SwitchEnvironment:
         return result
 
 
-def _as_received(phase: Phase, port: int, log: FlitLog) -> Packets:
+def _completed(log: FlitLog) -> Packets:
     """Return what a monitor saw, with the end that the switch adds when a sender stops."""
-    if port not in phase.cut:
-        return log.packets
-    starts = phase.inputs[port].starts
-    following = starts[starts >= len(log.flits)]
-    size = int(following[0]) if len(following) else len(phase.inputs[port].flits)
+    sizes = packet_flits(log.flits).tolist()
+    size = 0
+    while size < len(log.flits):
+        size += sizes[size]
     filling = np.zeros((size - len(log.flits), 2), dtype=np.uint64)
     return Packets(np.concatenate([log.flits, filling]))
+
+
+def _patience(params: SwitchParams, phase: Phase, pace: Pace) -> int:
+    """Cycles without a flit after which nothing more is to be expected."""
+    cycles = pace.patience
+    if phase.cut:
+        cycles += params.rx_timeout
+    if phase.responder is not None:
+        cycles += phase.responder.delay_max
+    ticks = dict([*program(params, phase.config), *phase.writes]).get(_timeout(params), 0)
+    if ticks:
+        cycles += _TICK * (ticks + 2) + 2 * params.entries
+    return cycles
+
+
+def _timeout(params: SwitchParams) -> int:
+    """Address of the register with the time-out of reduction entries."""
+    return address_of(params, "timeout")
 
 
 def program(params: SwitchParams, config: SwitchConfig) -> list[tuple[int, int]]:
@@ -284,6 +342,8 @@ def program(params: SwitchParams, config: SwitchConfig) -> list[tuple[int, int]]
     writes = []
     if params.dynamic:
         writes.append((address_of(params, "experts_per_gpu"), config.experts_per_gpu))
+    if config.timeout:
+        writes.append((_timeout(params), config.timeout))
     writes += [
         (address_of(params, f"partition{port}"), partition)
         for port, partition in enumerate(config.partitions)
@@ -303,7 +363,7 @@ def _reads(params: SwitchParams) -> dict[str, int]:
     return {
         register.name: register.address
         for register in register_map(params)
-        if register.name.startswith((*names, "fault"))
+        if register.name.startswith((*names, "fault", "armed"))
     }
 
 
@@ -320,9 +380,9 @@ def _build(
     out = folder / "rtl" / hashlib.sha256(key.encode()).hexdigest()[:12]
     with locked(out):
         design = write_top("switch", params, out, initial_values=initial_values)
-        harness, control = write_harness(design.stem, params.ports, out)
+        harness, control = write_harness(design.stem, params, out)
         return build(
-            [design, *SOURCES, harness],
+            [harness, *SOURCES, design],
             top="harness",
             folder=folder / "builds",
             simulator=simulator,

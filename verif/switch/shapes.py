@@ -10,7 +10,7 @@ __all__ = ["SHAPES"]
 _TINY = PRESETS["tiny"]
 
 SHAPES: dict[str, SwitchParams] = {
-    "ports2_lanes2": replace(_TINY, ports=2, lanes=2),
+    "ports2_lanes2": replace(_TINY, ports=2, lanes=2, entries=4),
     "ports3_lanes1": replace(_TINY, ports=3, lanes=1),
     "ports5_lanes4_route2": replace(_TINY, ports=5, lanes=4, ports_per_route=2),
     "ports6_route1": replace(_TINY, ports=6, ports_per_route=1),
@@ -20,6 +20,6 @@ SHAPES: dict[str, SwitchParams] = {
     "static": replace(_TINY, dynamic=False),
     # The longest request fills a pair's queue but for one flit.
     "smallest_buffers": replace(_TINY, ports=3, max_targets=48),
-    "one_target": replace(_TINY, ports=2, max_targets=1, groups=1),
+    "one_target": replace(_TINY, ports=2, max_targets=1, groups=1, entries=512),
 }
 """Several features together, since every shape is a simulation to build."""

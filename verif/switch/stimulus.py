@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 import numpy as np
+from dysharp.golden.arms import slots_of
 from dysharp.golden.arrays import IntArray, value_of
 from dysharp.golden.flits import extension_flits, pack_headers, packet_flits
 from dysharp.golden.packets import Packets
@@ -15,7 +16,10 @@ from dysharp.rtl.flits import (
     LANES,
     MAX_BYTE_ENABLE_FLITS,
     MAX_DATA_FLITS,
+    REDUCTIONS,
+    TO_F32,
     Addressing,
+    DType,
     Kind,
     Opcode,
     Vc,
@@ -40,11 +44,19 @@ FAULTS = (
     "bad_gpu",
     "no_group",
     "empty_group",
+    "bad_tag",
+    "bad_reduction",
     "bad_response",
 )
 """Ways to break a packet, each on its own."""
 
 _UNKNOWN = tuple(code for code in range(16) if code not in {member.value for member in Opcode})
+_REDUCTIONS = np.array(
+    [(value_of(dtype), value_of(op)) for dtype, ops in REDUCTIONS.items() for op in ops]
+)
+"""All pairs of a type and an operation of it."""
+_FEW_TAGS = 16
+"""Half of the requests use so many tags, so that they use them again."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,10 +65,13 @@ class Mix:
 
     Parameters
     ----------
-    unicast, static, dynamic, response : float
-        Weights of the kinds.
+    unicast, static, dynamic, response, part : float
+        Weights of the kinds. Parts are strays: nobody asked for them. What the switch does with
+        them depends on time unless nothing is armed (`load` and `waiting` 0).
     load : float
         Share of requests that are loads, and so have no data.
+    waiting : float
+        Share of multicast stores that are not posted.
     max_data : int
         Longest data, in flits.
     max_targets : int, optional
@@ -77,7 +92,9 @@ class Mix:
     static: float = 1.0
     dynamic: float = 2.0
     response: float = 1.0
+    part: float = 0.0
     load: float = 0.2
+    waiting: float = 0.0
     max_data: int = MAX_DATA_FLITS
     max_targets: int | None = None
     byte_enable: float = 0.1
@@ -113,27 +130,52 @@ def random_packets(
     mix: Mix,
     rng: np.random.Generator,
 ) -> Packets:
-    """`count` packets that `port` may send, or must not, as `mix` says."""
+    """`count` packets that `port` may send, or must not, as `mix` says.
+
+    Loads are reductions that exist, with tags that fit, and no one answers them: a request ends
+    when its tag is used again.
+    """
     kinds = (Addressing.UNICAST, Addressing.STATIC, Addressing.DYNAMIC, Addressing.RESPONSE)
-    weights = np.array([mix.unicast, mix.static, mix.dynamic, mix.response], dtype=float)
-    addressing = np.array([kind.value for kind in kinds])[
-        rng.choice(4, count, p=weights / weights.sum())
-    ]
+    weights = np.array([mix.unicast, mix.static, mix.dynamic, mix.response, mix.part], dtype=float)
+    choice = rng.choice(5, count, p=weights / weights.sum())
+    addressing = np.array([value_of(kind) for kind in (*kinds, Addressing.RESPONSE)])[choice]
+    part = choice == 4
     response = addressing == Addressing.RESPONSE.value
     static = addressing == Addressing.STATIC.value
     dynamic = addressing == Addressing.DYNAMIC.value
     unicast = addressing == Addressing.UNICAST.value
     is_load = (rng.random(count) < mix.load) & ~response
-    kind: IntArray = np.where(is_load, value_of(Kind.LOAD), value_of(Kind.STORE))
-    kind = np.where(static & ~is_load & (rng.random(count) < 0.3), Kind.RED.value, kind)
+    is_red = static & ~is_load & (rng.random(count) < 0.3)
     ack = response & (rng.random(count) < 0.4)
-    kind = np.where(response, np.where(ack, Kind.STORE.value, Kind.LOAD.value), kind)
-    opcode: IntArray = addressing << 2 | kind
+    opcode: IntArray = addressing << 2 | np.select(
+        [response, is_load, is_red],
+        [np.where(ack, value_of(Kind.STORE), value_of(Kind.LOAD)), Kind.LOAD.value, Kind.RED.value],
+        value_of(Kind.STORE),
+    )
+    answer = np.where(ack, value_of(Opcode.PART_ACK), value_of(Opcode.PART_DATA))
+    opcode = np.where(part, answer, opcode)
+
+    summed = is_load & ~unicast
+    dtype, op = _REDUCTIONS[rng.integers(0, len(_REDUCTIONS), count)].T
+    free = ~summed & ~is_red
+    dtype = np.where(free, rng.integers(0, 16, count), dtype)
+    aux = np.where(free, rng.integers(0, 16, count), 8 * rng.integers(0, 2, count) + op)
+    aux = np.where(response, rng.integers(0, 2, count), aux)
 
     length: IntArray = rng.integers(1, mix.max_data + 1, count)
     length[ack] = 0
     enabled = ~response & ~is_load & (rng.random(count) < mix.byte_enable)
     length = np.where(enabled, np.minimum(length, MAX_BYTE_ENABLE_FLITS), length)
+    doubled = summed & np.isin(dtype, [value_of(member) for member in TO_F32])
+    length = np.where(doubled, np.minimum(length, MAX_DATA_FLITS // 2), length)
+
+    posted = np.where(unicast | summed | response, rng.integers(0, 2, count), 1)
+    waits = (static | dynamic) & ~is_load & (rng.random(count) < mix.waiting)
+    posted[waits] = 0
+    number_of_tags = np.where(rng.random(count) < 0.5, _FEW_TAGS, params.entries)
+    tag = rng.integers(0, np.minimum(number_of_tags, params.entries))
+    tag = np.where(summed, tag - tag % slots_of(length, dtype), tag)
+    tag = np.where(summed | waits, tag, rng.integers(0, 512, count))
 
     longest = min(mix.max_targets or params.max_targets, params.max_targets)
     targets = np.minimum(rng.geometric(1 / min(8, longest), count), longest)
@@ -144,43 +186,31 @@ def random_packets(
     gpu_number = rng.integers(0, params.gpus, count)
     number = np.select([dynamic, static, unicast], [targets, group, gpu_number], targets)
 
-    address = _addresses(params, port, response, rng, count)
     gpu = np.where(response, rng.integers(0, params.gpus, count), port // params.links_per_gpu)
-    vc: IntArray = np.where(response, value_of(Vc.RESPONSE), value_of(Vc.REQUEST))
-    enable = enabled.astype(np.int64)
+    columns = {
+        "address": _addresses(params, port, response, rng, count),
+        "stage": rng.integers(0, 2, count),
+        "count": number,
+        "opcode": opcode,
+        "tag": tag,
+        "gen": rng.integers(0, 4, count),
+        "aux": aux,
+        "length": length,
+        "byte_enable": enabled.astype(np.int64),
+        "gpu": gpu,
+        "vc": np.where(response, value_of(Vc.RESPONSE), value_of(Vc.REQUEST)),
+        "dtype": dtype,
+        "posted": posted,
+        "more": rng.integers(0, 2, count),
+    }
     bad_lane = np.full(count, -1)
-
-    broken = np.flatnonzero(rng.random(count) < mix.faults)
-    for index in broken:
-        _break(
-            str(rng.choice(list(mix.fault_kinds))),
-            int(index),
-            params,
-            rng,
-            opcode=opcode,
-            vc=vc,
-            gpu=gpu,
-            length=length,
-            enable=enable,
-            number=number,
-            bad_lane=bad_lane,
-        )
-    headers = pack_headers(
-        address=address,
-        stage=rng.integers(0, 2, count),
-        count=number,
-        opcode=opcode,
-        tag=rng.integers(0, 512, count),
-        gen=rng.integers(0, 4, count),
-        aux=np.where(response, rng.integers(0, 2, count), rng.integers(0, 16, count)),
-        length=length,
-        byte_enable=enable,
-        gpu=gpu,
-        vc=vc,
-        dtype=rng.integers(0, 8, count),
-        reserved=rng.integers(0, 4, count),
-    )
-    return _assemble(params, config, headers, opcode, number, length, enable, bad_lane, mix, rng)
+    for index in np.flatnonzero(rng.random(count) < mix.faults):
+        packet = {name: int(column[index]) for name, column in columns.items()}
+        fault = str(rng.choice(list(mix.fault_kinds)))
+        bad_lane[index] = _break(fault, packet, params, port, mix, rng)
+        for name, value in packet.items():
+            columns[name][index] = value
+    return _assemble(params, config, columns, bad_lane, mix, rng)
 
 
 def _addresses(
@@ -201,85 +231,96 @@ def _addresses(
 
 def _break(
     fault: str,
-    index: int,
+    packet: dict[str, int],
     params: SwitchParams,
+    port: int,
+    mix: Mix,
     rng: np.random.Generator,
-    *,
-    opcode: IntArray,
-    vc: IntArray,
-    gpu: IntArray,
-    length: IntArray,
-    enable: IntArray,
-    number: IntArray,
-    bad_lane: IntArray,
-) -> None:
-    """Break one packet."""
-    request = Opcode.WRITE.value
+) -> int:
+    """Break one packet; returns the lane of its list that is to be bad, or -1."""
+
+    def become(opcode: Enum | int, **fields: int) -> None:
+        packet["opcode"] = opcode if isinstance(opcode, int) else value_of(opcode)
+        gpu = port // params.links_per_gpu
+        same = {"vc": 0, "posted": 1, "gpu": gpu, "length": max(1, packet["length"])}
+        packet.update(same | fields)
+
+    store, load = (Opcode.DY_ST, Opcode.DY_LD_REDUCE)
+    if not params.dynamic and fault in ("bad_tag", "bad_reduction"):
+        store, load = (Opcode.MM_ST, Opcode.MM_LD_REDUCE)
+    longest = mix.max_targets or params.max_targets
+    listed = max(1, min(packet["count"], longest)) if params.dynamic else 0
+    lane = -1
     if fault == "unknown_opcode":
-        opcode[index] = rng.choice(_UNKNOWN)
-        if opcode[index] >> 2 == Addressing.RESPONSE.value:
-            vc[index] = Vc.RESPONSE.value
-        else:
-            vc[index] = Vc.REQUEST.value
-        number[index] = min(number[index], params.max_targets)
+        become(int(rng.choice(_UNKNOWN)), count=min(packet["count"], params.max_targets))
     elif fault == "bad_vc":
-        vc[index] ^= int(rng.choice([1, 2, 3]))
+        packet["vc"] ^= int(rng.choice([1, 2, 3]))
     elif fault == "bad_source":
-        gpu[index] = (gpu[index] + int(rng.integers(1, 64))) % 64
+        packet["gpu"] = (packet["gpu"] + int(rng.integers(1, 64))) % 64
     elif fault == "length_zero":
-        opcode[index], length[index], enable[index] = request, 0, 0
-        vc[index] = 0
+        become(Opcode.WRITE, length=0, byte_enable=0)
     elif fault == "length_over":
-        length[index] = rng.integers(MAX_DATA_FLITS + 1, 32)
+        packet["length"] = int(rng.integers(MAX_DATA_FLITS + 1, 32))
     elif fault == "byte_enable_load":
-        enable[index] = 1
-        opcode[index] = Opcode.READ.value
-        vc[index] = 0
+        become(Opcode.READ, byte_enable=1)
     elif fault == "byte_enable_long":
-        opcode[index] = request
-        enable[index], length[index] = 1, MAX_BYTE_ENABLE_FLITS + 1
-        vc[index] = 0
+        become(Opcode.WRITE, byte_enable=1, length=MAX_BYTE_ENABLE_FLITS + 1)
     elif fault in ("count_zero", "too_many", "far_too_many", "bad_target"):
-        opcode[index] = rng.choice([Opcode.DY_ST.value, Opcode.DY_LD_REDUCE.value])
-        vc[index] = 0
-        length[index] = max(1, length[index])
-        number[index] = {
+        if mix.load and rng.integers(2):
+            become(load, byte_enable=0)
+            packet["length"] = min(packet["length"], MAX_DATA_FLITS // 2)
+        else:
+            become(store)
+        packet["count"] = {
             "count_zero": 0,
             "too_many": params.max_targets + int(rng.integers(1, 2 * LANES)),
             "far_too_many": int(rng.choice([1000, 4095])),
-            "bad_target": max(1, min(int(number[index]), params.max_targets)),
+            "bad_target": max(1, min(packet["count"], params.max_targets)),
         }[fault]
         if fault == "bad_target":
-            bad_lane[index] = rng.integers(0, number[index])
+            lane = int(rng.integers(0, packet["count"]))
     elif fault == "bad_gpu":
-        opcode[index], vc[index], length[index] = request, 0, max(1, length[index])
-        number[index] = rng.integers(params.gpus, 1 << 15)
-    elif fault in ("no_group", "empty_group"):
-        opcode[index], vc[index], length[index] = Opcode.MM_ST.value, 0, max(1, length[index])
-        number[index] = (
-            params.groups - 1 if fault == "empty_group" else rng.integers(params.groups, 1 << 15)
-        )
+        become(Opcode.WRITE, count=int(rng.integers(params.gpus, 1 << 15)))
+    elif fault == "no_group":
+        become(Opcode.MM_ST, count=int(rng.integers(params.groups, 1 << 15)))
+    elif fault == "empty_group":
+        become(Opcode.MM_ST, count=params.groups - 1)
+    elif fault == "bad_tag":
+        if params.entries < 512 and rng.integers(2):
+            become(store, count=listed, posted=0, tag=int(rng.integers(params.entries, 512)))
+        else:
+            tag = 2 * int(rng.integers(0, params.entries // 2)) + 1
+            dtype = int(rng.choice([0, 5, 6, 7]))  # 2 or 4 entries
+            become(load, count=listed, tag=tag, dtype=dtype, length=int(rng.integers(9, 17)))
+        packet["byte_enable"] = 0
+    elif fault == "bad_reduction":
+        dtype = int(rng.integers(0, 16))
+        wrong = [op for op in range(8) if [dtype, op] not in _REDUCTIONS.tolist()]
+        become(load, count=listed, tag=0, dtype=dtype, aux=int(rng.choice(wrong)), byte_enable=0)
+        packet["length"] = min(packet["length"], MAX_DATA_FLITS // 2)
+        if rng.integers(2):
+            become(Opcode.MM_RED, count=0)
     elif fault == "bad_response":
-        opcode[index], vc[index] = Opcode.RSP_DATA.value, Vc.RESPONSE.value
-        length[index] = rng.choice([0, 17, 31])
-        enable[index] = rng.integers(0, 2)
+        become(Opcode.PART_DATA if rng.integers(2) else Opcode.RSP_DATA, vc=Vc.RESPONSE.value)
+        packet["length"] = int(rng.choice([0, 17, 31]))
+        packet["byte_enable"] = int(rng.integers(0, 2))
     else:
         raise ValueError(f"`fault` must be one of {FAULTS}, not {fault!r}")
+    return lane
 
 
 def _assemble(
     params: SwitchParams,
     config: SwitchConfig,
-    headers: np.ndarray,
-    opcode: IntArray,
-    number: IntArray,
-    length: IntArray,
-    enable: IntArray,
+    columns: dict[str, IntArray],
     bad_lane: IntArray,
     mix: Mix,
     rng: np.random.Generator,
 ) -> Packets:
     """Add lists, byte enables and data, as the framing of each header demands."""
+    headers = pack_headers(**columns)
+    opcode, number, length = columns["opcode"], columns["count"], columns["length"]
+    enable = columns["byte_enable"]
     count = len(headers)
     listed = opcode >> 2 == Addressing.DYNAMIC.value
     experts = min(config.experts_per_gpu * params.gpus, 1 << 16)
@@ -333,6 +374,8 @@ def make_packets(
 ) -> Packets:
     """Packets of one kind, one for each address; their data follows from the addresses.
 
+    Unless `fields` say otherwise, stores are posted, and sums are of 32-bit integers.
+
     Parameters
     ----------
     opcode : Opcode or int
@@ -349,6 +392,10 @@ def make_packets(
     number = len(address)
     code = opcode if isinstance(opcode, int) else value_of(opcode)
     is_response = code >> 2 == value_of(Addressing.RESPONSE)
+    if code in (value_of(Opcode.MM_ST), value_of(Opcode.MM_RED), value_of(Opcode.DY_ST)):
+        fields = {"posted": 1} | fields
+    if code not in (value_of(Opcode.MM_ST), value_of(Opcode.DY_ST)) and 4 <= code < 12:
+        fields = {"dtype": value_of(DType.U32)} | fields
     sizes = [len(one) for one in targets] if targets is not None else count
     lengths = np.broadcast_to(np.asarray(length), number)
     headers = pack_headers(

@@ -39,6 +39,8 @@ STATUSES = {
     "bad_gpu": Status.BAD_TARGET,
     "no_group": Status.NO_GROUP,
     "empty_group": Status.NO_GROUP,
+    "bad_tag": Status.BAD_TAG,
+    "bad_reduction": Status.BAD_REDUCTION,
 }
 
 

@@ -99,59 +99,64 @@ class Receiver:
         return is_header
 
 
-def has_room(ctx, dut: Side, params: SwitchParams, port: int, packet: Packet) -> bool:
-    """Ask a pair whether a whole packet fits, as the heads of an input do."""
+def source_of(params: SwitchParams, port: int, packet: Packet) -> int:
+    """Source of a packet from an input: responses all come from the queue of results."""
+    return params.ports if packet.vc else port
+
+
+def has_room(ctx, dut: Side, params: SwitchParams, source: int, packet: Packet) -> bool:
+    """Ask a source whether a whole packet fits, as an input or a reducer does."""
     flits = len(packet.entries)
     if packet.vc:
-        ctx.set(dut.limit_response, params.response_depth - flits)
-        return bool(ctx.get(dut.room_response) >> port & 1)
-    ctx.set(dut.limit_request, params.request_depth - params.queue_margin - flits)
-    return bool(ctx.get(dut.room_request) >> port & 1)
+        return ctx.get(dut.result_room) >= flits
+    ctx.set(dut.limit, params.request_depth - params.queue_margin - flits)
+    return bool(ctx.get(dut.room) >> source & 1)
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 @pytest.mark.parametrize("rate", [1.0, 0.4])
 @pytest.mark.parametrize("params", [PARAMS, NO_LISTS], ids=["lists", "no-lists"])
 def test_egress_random_traffic(params: SwitchParams, rate: float, seed: int) -> None:
-    """Whole packets, in order per input and channel, never without a credit, none forgotten."""
+    """Whole packets, in order per source, never without a credit, none forgotten."""
     rng = random.Random(seed)
     dut = Side(params)
     receiver = Receiver(params, rng)
     count = 150
-    plan: list[deque[Packet]] = [deque() for _ in range(params.ports)]
-    order: dict[tuple[int, int], list[int]] = {}
+    plan: list[deque[Packet]] = [deque() for _ in range(params.ports + 1)]
+    order: list[list[int]] = [[] for _ in plan]
     for number in range(count):
         packet = random_packet(rng, params, number)
-        port = rng.randrange(params.ports)
-        plan[port].append(packet)
-        order.setdefault((port, packet.vc), []).append(number)
+        source = source_of(params, rng.randrange(params.ports), packet)
+        plan[source].append(packet)
+        order[source].append(number)
         receiver.expect(packet)
+    assert all(order)
     events: Counter[str] = Counter()
 
     async def testbench(ctx):
-        open_: list[deque[Entry]] = [deque() for _ in range(params.ports)]
-        vcs = [0] * params.ports
+        open_: list[deque[Entry]] = [deque() for _ in plan]
         cycle = 0
         writing = 1.0
         while len(receiver.done) < count:
             if cycle % 200 == 0:
                 writing = rng.choice([1.0, 0.6, 0.2])
-            for port in range(params.ports):
-                if open_[port] or not plan[port]:
+            ctx.set(dut.reserve, 0)
+            for source, packets in enumerate(plan):
+                if open_[source] or not packets:
                     continue
-                packet = plan[port][0]
-                if has_room(ctx, dut, params, port, packet):
-                    open_[port].extend(packet.entries)
-                    vcs[port] = packet.vc
-                    plan[port].popleft()
+                packet = packets[0]
+                if has_room(ctx, dut, params, source, packet):
+                    open_[source].extend(packet.entries)
+                    packets.popleft()
+                    if packet.vc:
+                        ctx.set(dut.reserve, len(packet.entries))
             # Inputs write in any order, so their packets come in with holes.
-            ready = [port for port in range(params.ports) if open_[port]]
+            ready = [source for source, entries in enumerate(open_) if entries]
             ctx.set(dut.w_en, 0)
             if ready and rng.random() < writing:
-                port = rng.choice(ready)
-                ctx.set(dut.w_en, 1 << port)
-                ctx.set(dut.w_vc, vcs[port])
-                ctx.set(dut.w_entry, open_[port].popleft().fields(params))
+                source = rng.choice(ready)
+                ctx.set(dut.w_en, 1 << source)
+                ctx.set(dut.w_entry, open_[source].popleft().fields(params))
 
             valid = ctx.get(dut.tx.valid)
             first = valid and receiver.take(ctx.get(dut.tx.flit), cycle)
@@ -167,18 +172,19 @@ def test_egress_random_traffic(params: SwitchParams, rate: float, seed: int) -> 
     simulate(dut, testbench, cycles=30000)
     assert events["first"] == count
     place = {number: n for n, number in enumerate(receiver.done)}
-    for numbers in order.values():
+    for numbers in order:
         assert sorted(numbers, key=place.__getitem__) == numbers
 
 
 async def fill(ctx, dut: Side, params: SwitchParams, packets: list[tuple[int, Packet]]) -> None:
-    """Write packets into the pairs of the given inputs, one entry per cycle."""
+    """Write packets of the given inputs into their sources, one entry per cycle."""
     for port, packet in packets:
-        for entry in packet.entries:
-            ctx.set(dut.w_en, 1 << port)
-            ctx.set(dut.w_vc, packet.vc)
+        for n, entry in enumerate(packet.entries):
+            ctx.set(dut.reserve, len(packet.entries) if packet.vc and n == 0 else 0)
+            ctx.set(dut.w_en, 1 << source_of(params, port, packet))
             ctx.set(dut.w_entry, entry.fields(params))
             await ctx.tick()
+    ctx.set(dut.reserve, 0)
     ctx.set(dut.w_en, 0)
 
 
@@ -199,7 +205,7 @@ def test_egress_latency(vc: int) -> None:
         await hand_out(ctx, dut, slots(PARAMS))
         await ctx.tick()
         await ctx.tick()
-        await fill(ctx, dut, PARAMS, [(1, packet)])  # in the pair from this cycle on
+        await fill(ctx, dut, PARAMS, [(1, packet)])  # in its queue from this cycle on
         for _ in range(3):
             assert ctx.get(dut.tx.valid) == 0
             await ctx.tick()
@@ -233,7 +239,10 @@ def test_egress_waits_for_room_for_the_longest_packet(vc: int) -> None:
 
 @pytest.mark.parametrize("vc", [0, 1])
 def test_egress_round_robin_at_full_rate(vc: int) -> None:
-    """All inputs wait, behind a receiver that gave no credits yet; then they take turns."""
+    """All inputs wait, behind a receiver that gave no credits yet; then they take turns.
+
+    Responses are in one queue, in order.
+    """
     params = PARAMS
     rng = random.Random(3)
     dut = Side(params)
@@ -263,7 +272,7 @@ def test_egress_round_robin_at_full_rate(vc: int) -> None:
 
     simulate(dut, testbench, cycles=600)
     # Packets 6-8 are of input 0, 3-5 of input 1, 0-2 of input 2.
-    assert order == [6, 3, 0, 7, 4, 1, 8, 5, 2]
+    assert order == ([6, 3, 0, 7, 4, 1, 8, 5, 2] if vc == 0 else list(range(9)))
     assert cycles == list(range(cycles[0], cycles[0] + len(cycles)))
 
 
@@ -307,7 +316,7 @@ def test_egress_response_passes_a_request_that_waits_for_credits() -> None:
     simulate(dut, testbench, cycles=100)
 
 
-def test_egress_steps_back_in_a_pair_that_fills_up() -> None:
+def test_egress_steps_back_in_a_queue_that_fills_up() -> None:
     """A list is read twice while the writer goes on up to its limit; nothing is written over."""
     params = PARAMS
     rng = random.Random(6)

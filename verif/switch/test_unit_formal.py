@@ -1,42 +1,66 @@
 # SPDX-License-Identifier: Apache-2.0
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from dysharp.rtl.params import SwitchParams
 from dysharp.verif.common.prove import prove
 from dysharp.verif.switch import (
-    formal_pair_queue,
     formal_pruner,
+    formal_request_queue,
+    formal_response_queue,
     formal_route_unit,
     formal_vc_buffer,
 )
 
 TINY: dict[str, Any] = {"ports": 2, "max_targets": 16, "groups": 1, "ingress_depth": 32}
 SHAPES = {
-    "equal": SwitchParams(**TINY, request_depth=32, response_depth=32),
-    "wide-response": SwitchParams(**TINY, request_depth=32, response_depth=64),
+    "tiny": SwitchParams(**TINY, request_depth=32, response_depth=32),
+    "deep-responses": SwitchParams(**TINY, request_depth=32, response_depth=64),
     "large": SwitchParams(**TINY, request_depth=4096, response_depth=1024),
 }
 
 
 @pytest.mark.parametrize("params", SHAPES.values(), ids=SHAPES)
-def test_proof_pair_queue_counts(params: SwitchParams, tmp_path: Path) -> None:
+def test_proof_request_queue_counts(params: SwitchParams, tmp_path: Path) -> None:
     proof = prove(
-        *formal_pair_queue.pair_queue_spec(params),
+        *formal_request_queue.request_queue_spec(params),
         tmp_path,
         induction=2,
-        peek=formal_pair_queue.PEEK,
+        peek=formal_request_queue.PEEK,
     )
-    assert proof.properties == formal_pair_queue.PROPERTIES
-    assert proof.assumptions == formal_pair_queue.ASSUMPTIONS
+    assert proof.properties == formal_request_queue.PROPERTIES
+    assert proof.assumptions == formal_request_queue.ASSUMPTIONS
     assert proof.holds
 
 
-def test_proof_pair_queue_needs_careful_readers(tmp_path: Path) -> None:
-    spec = formal_pair_queue.pair_queue_spec(SHAPES["equal"], careless=True)
-    proof = prove(*spec, tmp_path, depth=4, peek=formal_pair_queue.PEEK)
-    assert proof.properties == formal_pair_queue.PROPERTIES
+def test_proof_request_queue_needs_careful_readers(tmp_path: Path) -> None:
+    spec = formal_request_queue.request_queue_spec(SHAPES["tiny"], careless=True)
+    proof = prove(*spec, tmp_path, depth=4, peek=formal_request_queue.PEEK)
+    assert proof.properties == formal_request_queue.PROPERTIES
+    assert not proof.holds
+
+
+@pytest.mark.parametrize("params", SHAPES.values(), ids=SHAPES)
+def test_proof_response_queue_loses_nothing(params: SwitchParams, tmp_path: Path) -> None:
+    proof = prove(
+        *formal_response_queue.response_queue_spec(params),
+        tmp_path,
+        induction=2,
+        peek=formal_response_queue.PEEK,
+    )
+    assert proof.properties == formal_response_queue.PROPERTIES
+    assert proof.assumptions == formal_response_queue.ASSUMPTIONS
+    assert proof.holds
+
+
+@pytest.mark.parametrize(("careless", "cycles"), [("writer", 36), ("reader", 3)])
+def test_proof_response_queue_needs_careful_users(
+    careless: Literal["writer", "reader"], cycles: int, tmp_path: Path
+) -> None:
+    spec = formal_response_queue.response_queue_spec(SHAPES["tiny"], careless=careless)
+    proof = prove(*spec, tmp_path, depth=cycles, peek=formal_response_queue.PEEK)
+    assert proof.properties == formal_response_queue.PROPERTIES
     assert not proof.holds
 
 

@@ -199,3 +199,45 @@ def test_receiver_waits_for_a_sender_that_waits_for_credits() -> None:
         assert ctx.get(dut.fault) == 0
 
     simulate(dut, testbench, cycles=TIMEOUT + 2)
+
+
+def test_receiver_patience_is_for_requests_that_wait_for_credits() -> None:
+    """A sender without credits may stop inside a request for any time, and no longer than that."""
+    dut = Receiver(TIMEOUT)
+    first = header(opcode=0x1, length=2)
+
+    async def testbench(ctx):
+        await step(ctx, dut, True, first, 0, Wanted(1, first, False))
+        for _ in range(3 * TIMEOUT):
+            ctx.set(dut.spent, 1)
+            await step(ctx, dut, False, 0, 0, Wanted())
+            assert ctx.get(dut.fault) == 0
+        ctx.set(dut.spent, 0)
+        await step(ctx, dut, True, 9, 0, Wanted(1, 9, False))
+        for cycle in range(TIMEOUT + 1):
+            assert ctx.get(dut.fault) == 0, cycle
+            await step(ctx, dut, False, 0, 0, Wanted())
+        assert ctx.get(dut.fault) == 1
+
+    simulate(dut, testbench, cycles=5 * TIMEOUT)
+
+
+@pytest.mark.parametrize("spent", [0, 1])
+def test_receiver_response_may_not_stop_for_credits(spent: int) -> None:
+    """It is begun with credits for all of it, so credits for requests are no excuse."""
+    rng = random.Random(spent)
+    dut = Receiver(TIMEOUT)
+    first = header(opcode=0xE, length=2)
+
+    async def testbench(ctx):
+        ctx.set(dut.spent, spent)
+        for _ in range(3 * TIMEOUT):  # silence between packets is allowed
+            await step(ctx, dut, False, 0, 0, Wanted())
+        await step(ctx, dut, True, first, 0, Wanted(2, first, False))
+        for cycle in range(TIMEOUT + 1):
+            assert ctx.get(dut.fault) == 0, cycle
+            await step(ctx, dut, False, 0, 2, Wanted())
+        assert ctx.get(dut.fault) == 1
+        await watch_padding(ctx, dut, rng, 2, 2)
+
+    simulate(dut, testbench, cycles=5 * TIMEOUT + 100)

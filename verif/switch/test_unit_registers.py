@@ -4,6 +4,7 @@ import random
 import pytest
 from dysharp.golden.route import thresholds
 from dysharp.rtl.params import PRESETS, SwitchParams
+from dysharp.rtl.reduce.layouts import TICK_CYCLES
 from dysharp.rtl.register_map import COUNTERS, Register, address_of, register_map
 from dysharp.rtl.switch.registers import Registers
 from dysharp.verif.common.sim import simulate, ticks
@@ -48,6 +49,8 @@ def kept(params: SwitchParams, register: Register, value: int) -> int:
     if register.name.startswith("group"):
         word = int(register.name.rpartition("_")[2])
         return value & ((1 << params.gpus) - 1 >> 32 * word)
+    if register.name == "timeout":
+        return value & 0xFFFF
     return value if 1 <= value < 1 << 16 else register.reset
 
 
@@ -193,4 +196,40 @@ def test_registers_count_events_and_show_faults(seed: int) -> None:
         ctx.set(dut.faults, 0b1010)
         assert await access(ctx, dut, address_of(params, "fault0")) == (0b1010, 0)
 
-    simulate(dut, testbench, cycles=500)
+    simulate(dut, testbench, cycles=600)
+
+
+def test_registers_show_armed_entries() -> None:
+    params = PRESETS["tiny"]
+    rng = random.Random(5)
+    dut = Registers(params)
+
+    async def testbench(ctx):
+        for _ in range(3):
+            armed = [rng.randint(0, params.entries) for _ in range(params.ports)]
+            armed[rng.randrange(params.ports)] = params.entries
+            for port, entries in enumerate(armed):
+                ctx.set(dut.armed[port], entries)
+            for port, entries in enumerate(armed):
+                address = address_of(params, f"armed{port}")
+                assert await access(ctx, dut, address) == (entries, 0)
+                assert (await access(ctx, dut, address, 0))[1] == 1
+
+    simulate(dut, testbench, cycles=150)
+
+
+def test_registers_time_and_timeout() -> None:
+    params = PRESETS["tiny"]
+    dut = Registers(params)
+    address = address_of(params, "timeout")
+
+    async def testbench(ctx):
+        for cycle in range(5 * TICK_CYCLES):
+            assert ctx.get(dut.time) == cycle // TICK_CYCLES
+            assert ctx.get(dut.timeout) == 0
+            await ctx.tick()
+        for value in (1, 65535, 1234, 0):
+            await access(ctx, dut, address, value)
+            assert ctx.get(dut.timeout) == value
+
+    simulate(dut, testbench, cycles=5 * TICK_CYCLES + 20)

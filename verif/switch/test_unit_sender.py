@@ -16,7 +16,7 @@ PARAMS = SwitchParams(ports=4, max_targets=64)
 
 
 class Queue:
-    """A pair queue and its column reader, as their docstrings say: one entry per cycle.
+    """A queue and its column reader, as their docstrings say: one entry per cycle.
 
     ``gap`` is the probability that the queue has nothing to give in a cycle.
     """

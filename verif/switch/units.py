@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the unit tests of the switch share: packets, entries of pair queues, models, small tops."""
+"""What the unit tests of the switch share: packets, entries of queues, models, small tops."""
 
 import random
 from collections.abc import Mapping, Sequence
@@ -11,9 +11,10 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 from dysharp.rtl.flits import FLIT_BITS, HEADER_FIELDS, LANES, TARGET_BITS, Opcode, carries_data
 from dysharp.rtl.params import SwitchParams
+from dysharp.rtl.reduce.result_queue import ResultQueue
 from dysharp.rtl.switch.egress import Egress
 from dysharp.rtl.switch.link import LinkSignature
-from dysharp.rtl.switch.pair_queue import PairQueue, entry_layout
+from dysharp.rtl.switch.request_queue import RequestQueue, entry_layout
 
 __all__ = [
     "Entry",
@@ -80,7 +81,7 @@ def flit_of(targets: Sequence[int]) -> int:
 
 @dataclass(frozen=True)
 class Entry:
-    """Entry of a pair queue."""
+    """Entry of a request queue; of a queue of responses, only ``flit`` and ``last``."""
 
     flit: int
     last: bool
@@ -97,7 +98,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Packet:
-    """A packet on its way out: what stands in the pair queue, and what must be on the link."""
+    """A packet on its way out: what stands in the queue, and what must be on the link."""
 
     entries: tuple[Entry, ...]
     flits: tuple[int, ...]
@@ -154,7 +155,7 @@ def list_packet(rng: random.Random, targets: int, chosen: Sequence[bool], behind
 
 
 class Side(wiring.Component):
-    """An egress and its column of pair queues: entries in, a link out.
+    """An egress and its sources: a column of request queues and a queue of results; a link out.
 
     Parameters
     ----------
@@ -163,12 +164,14 @@ class Side(wiring.Component):
 
     Members
     -------
-    w_en, w_vc, w_entry : In
-        Write an entry to the pairs with their bit set.
-    limit_request, limit_response : In
-        Entries that a pair may hold for a packet to be written.
-    room_request, room_response : Out(ports)
-        Pairs that hold no more.
+    w_en, w_entry : In
+        Write an entry to the sources with their bit set; the last is the queue of results.
+    limit : In
+        Entries that a request queue may hold for a packet to be written.
+    room : Out(ports)
+        Request queues that hold no more.
+    reserve, result_room : In, Out
+        Room in the queue of results: to be reserved, and what there is.
     tx : Out
         The link.
     sent_flit, sent_request, sent_response : Out(1)
@@ -179,13 +182,12 @@ class Side(wiring.Component):
         self._params = params
         super().__init__(
             {
-                "w_en": In(params.ports),
-                "w_vc": In(1),
+                "w_en": In(params.ports + 1),
                 "w_entry": In(entry_layout(params.dynamic)),
-                "limit_request": In(range(params.request_depth)),
-                "limit_response": In(range(params.response_depth)),
-                "room_request": Out(params.ports),
-                "room_response": Out(params.ports),
+                "limit": In(range(params.request_depth)),
+                "room": Out(params.ports),
+                "reserve": In(range(params.max_response_flits + 1)),
+                "result_room": Out(range(params.result_depth + 1)),
                 "tx": Out(LinkSignature()),
                 "sent_flit": Out(1),
                 "sent_request": Out(1),
@@ -196,25 +198,34 @@ class Side(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         """Build the hardware."""
         m = Module()
+        ports = self._params.ports
         m.submodules.egress = egress = Egress(self._params)
         connect(m, flipped(self.tx), egress.tx)
         for name in ("sent_flit", "sent_request", "sent_response"):
             m.d.comb += getattr(self, name).eq(getattr(egress, name))
-        for port in range(self._params.ports):
-            m.submodules[f"pair_{port}"] = pair = PairQueue(self._params)
+        for port in range(ports):
+            m.submodules[f"requests_{port}"] = requests = RequestQueue(self._params)
             m.d.comb += [
-                pair.w_en.eq(self.w_en[port]),
-                pair.w_vc.eq(self.w_vc),
-                pair.w_entry.eq(self.w_entry),
-                pair.limit_request.eq(self.limit_request),
-                pair.limit_response.eq(self.limit_response),
-                self.room_request[port].eq(pair.room_request),
-                self.room_response[port].eq(pair.room_response),
-                egress.nonempty[port].eq(pair.nonempty),
-                pair.pop.eq(egress.pop[port]),
-                pair.pop_vc.eq(egress.pop_vc[port]),
-                egress.r_entry[port].eq(pair.r_entry),
+                requests.w_en.eq(self.w_en[port]),
+                requests.w_entry.eq(self.w_entry),
+                requests.limit.eq(self.limit),
+                self.room[port].eq(requests.room),
+                egress.nonempty[port].eq(requests.nonempty),
+                requests.pop.eq(egress.pop[port]),
+                egress.r_entry[port].eq(requests.r_entry),
             ]
             if self._params.dynamic:
-                m.d.comb += pair.back.eq(egress.back[port])
+                m.d.comb += requests.back.eq(egress.back[port])
+        m.submodules.results = results = ResultQueue(self._params)
+        m.d.comb += [
+            results.reserve.eq(self.reserve),
+            self.result_room.eq(results.room),
+            results.w_en.eq(self.w_en[ports]),
+            results.w_flit.eq(self.w_entry.flit),
+            results.w_last.eq(self.w_entry.last),
+            egress.nonempty[ports].eq(results.nonempty),
+            results.pop.eq(egress.pop[ports]),
+            egress.r_entry[ports].flit.eq(results.flit),
+            egress.r_entry[ports].last.eq(results.last),
+        ]
         return m

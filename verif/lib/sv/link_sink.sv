@@ -6,11 +6,10 @@
 // +burst=N      average length of the on and off periods; 0: every cycle on its own
 // +stall=MASK   ports (hexadecimal mask) that drain nothing until cycle +stall_until=N
 // +seed=N       seed of the pace
-// Log: as link_player.
-module link_sink #(
-    parameter int PORT = 0
-) (
+// Log, <dir>/out<phase>_<port>.log: as gpu_model.
+module link_sink (
     input  logic         clk,
+    input  logic [7:0]   port,
     input  logic         rst,
     input  logic [31:0]  cycle,
     input  logic [7:0]   phase,
@@ -25,7 +24,7 @@ module link_sink #(
   logic was_rst, on;
   logic [31:0] random;
   integer held[2], owed[2];
-  logic [12:0] left;
+  logic [15:0] left;
   logic open_packet, open_vc, turn;
 
   function automatic logic [31:0] xorshift(input logic [31:0] value);
@@ -47,10 +46,9 @@ module link_sink #(
   end
 
   // Framing, only to know the channel of every flit.
-  wire [12:0] behind = 13'((flit[67:66] == 2'd2 ? (int'(flit[63:49]) + 7) / 8 : 0)
-      + ((flit[67:66] == 2'd3 ? flit[65] : flit[64]) ? int'(flit[87:83]) : 0) + int'(flit[88]));
-  wire vc = open_packet ? open_vc : (flit[67:66] == 2'd3);
-  wire stalled = stall[PORT] && cycle < stall_until;
+  wire [15:0] following = flit_pkg::behind(flit);
+  wire vc = open_packet ? open_vc : flit_pkg::is_response(flit);
+  wire stalled = stall[port] && cycle < stall_until;
   wire drain = on && !stalled;
   wire pick = held[1] > 0 && (turn || held[0] == 0);
   wire drains = drain && (held[0] > 0 || held[1] > 0);
@@ -66,9 +64,12 @@ module link_sink #(
       open_packet <= 1'b0;
       turn <= 1'b0;
       on <= 1'b1;
-      random <= 32'h9e3779b9 * (32'(PORT) + 32'd1) ^ (32'(seed) * 32'h85ebca6b) ^ 32'h1;
+      random <= 32'h9e3779b9 * (32'(port) + 32'd1) ^ (32'(seed) * 32'h85ebca6b) ^ 32'h1;
     end else begin
-      if (was_rst) log_file = $fopen($sformatf("%s/out%0d_%0d.log", dir, phase, PORT), "w");
+      if (was_rst) begin
+        if (log_file != 0) $fclose(log_file);
+        log_file = $fopen($sformatf("%s/out%0d_%0d.log", dir, phase, port), "w");
+      end
       random <= xorshift(random == 32'h0 ? 32'h1 : random);
       if (burst == 0) on <= int'(random[22:8]) % 100 < ready;
       else if (int'(random[30:16]) % burst == 0) on <= int'(random[15:1]) % 100 < ready;
@@ -81,11 +82,11 @@ module link_sink #(
       if (valid) begin
         $fwrite(log_file, "%08x %032x\n", cycle, flit);
         if (open_packet) begin
-          left <= left - 13'd1;
-          open_packet <= left != 13'd1;
+          left <= left - 16'd1;
+          open_packet <= left != 16'd1;
         end else begin
-          left <= behind;
-          open_packet <= behind != 13'd0;
+          left <= following;
+          open_packet <= following != 16'd0;
           open_vc <= vc;
         end
       end
@@ -95,7 +96,7 @@ module link_sink #(
   // The receiver's buffer overflowed: the switch sent without a credit.
   always_ff @(posedge clk)
     if (!rst && (held[0] > depth || held[1] > depth)) begin
-      $display("ERROR: port %0d sent without a credit", PORT);
+      $display("ERROR: port %0d sent without a credit", port);
       $fatal;
     end
 

@@ -5,16 +5,15 @@ from typing import Any
 
 import pytest
 from dysharp.rtl.params import SwitchParams
-from dysharp.rtl.switch.pair_queue import PairQueue, entry_layout
+from dysharp.rtl.switch.request_queue import RequestQueue, entry_layout
 from dysharp.verif.common.sim import simulate
 from dysharp.verif.switch.units import Entry
 
 TINY: dict[str, Any] = {"ports": 4, "max_targets": 16, "groups": 4, "ingress_depth": 32}
 SHAPES = {
-    "equal": SwitchParams(**TINY, request_depth=32, response_depth=32),
-    "wide-request": SwitchParams(**TINY, request_depth=64, response_depth=32),
-    "wide-response": SwitchParams(**TINY, request_depth=32, response_depth=64),
-    "no-lists": SwitchParams(**TINY, request_depth=32, response_depth=32, dynamic=False),
+    "tiny": SwitchParams(**TINY, request_depth=32),
+    "deep": SwitchParams(**TINY, request_depth=64),
+    "no-lists": SwitchParams(**TINY, request_depth=32, dynamic=False),
 }
 
 
@@ -24,63 +23,55 @@ def random_entry(rng: random.Random) -> Entry:
 
 @pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize("params", SHAPES.values(), ids=SHAPES)
-def test_pair_queue_against_a_model(params: SwitchParams, seed: int) -> None:
+def test_request_queue_against_a_model(params: SwitchParams, seed: int) -> None:
     rng = random.Random(seed)
-    dut = PairQueue(params)
-    depths = (params.request_depth, params.response_depth)
-    queues: tuple[deque[Entry], deque[Entry]] = (deque(), deque())
-    # Requests popped before whose place was not written again: the pair can step back over them.
+    dut = RequestQueue(params)
+    depth = params.request_depth
+    queue: deque[Entry] = deque()
+    # Entries popped before whose place was not written again: the queue can step back over them.
     behind: deque[Entry] = deque()
-    seen = {"full0": 0, "full1": 0, "empty0": 0, "empty1": 0, "back": 0, "pop": 0}
+    seen = {"full": 0, "empty": 0, "back": 0, "pop": 0}
 
     async def testbench(ctx):
         popped = None
         eager = (0.5, 0.5)
         for cycle in range(3000):
-            if cycle % 300 == 0:
-                eager = ((1.0, 0.2), (0.2, 0.9), (0.6, 0.6), (1.0, 1.0))[cycle // 300 % 4]
-            used = (len(queues[0]), len(queues[1]))
-            for vc, room in ((0, dut.room_request), (1, dut.room_response)):
-                # Just enough, just too few, or any.
-                limit = rng.choice([used[vc], used[vc] - 1, rng.randrange(depths[vc])])
-                limit = min(max(limit, 0), depths[vc] - 1)
-                ctx.set((dut.limit_request, dut.limit_response)[vc], limit)
-                assert ctx.get(room) == (used[vc] <= limit)
-            assert ctx.get(dut.full_response) == (used[1] == depths[1])
-            assert ctx.get(dut.nonempty) == (len(queues[0]) > 0) | (len(queues[1]) > 0) << 1
+            if cycle % 150 == 0:
+                eager = ((1.0, 0.2), (0.2, 0.9), (0.6, 0.6), (1.0, 1.0))[cycle // 150 % 4]
+            used = len(queue)
+            # Just enough, just too few, or any.
+            limit = min(max(rng.choice([used, used - 1, rng.randrange(depth)]), 0), depth - 1)
+            ctx.set(dut.limit, limit)
+            assert ctx.get(dut.room) == (used <= limit)
+            assert ctx.get(dut.nonempty) == (used > 0)
             if popped is not None:
                 assert ctx.get(dut.r_entry) == entry_layout(params.dynamic).const(
                     popped.fields(params)
                 )
-            for vc in range(2):
-                seen[f"full{vc}"] += used[vc] == depths[vc]
-                seen[f"empty{vc}"] += used[vc] == 0
+            seen["full"] += used == depth
+            seen["empty"] += used == 0
 
-            w_vc, r_vc = rng.getrandbits(1), rng.getrandbits(1)
-            write = rng.random() < eager[0] and used[w_vc] < depths[w_vc]
-            pop = rng.random() < eager[1] and used[r_vc] > 0
-            # Stepping back takes room, so a request may not be written then to a full queue.
+            write = rng.random() < eager[0] and used < depth
+            pop = rng.random() < eager[1] and used > 0
+            # Stepping back takes room, so an entry may not be written then to a full queue.
             back = params.dynamic and not pop and bool(behind) and rng.random() < 0.3
-            back = back and used[0] + (write and w_vc == 0) < depths[0]
+            back = back and used + write < depth
             entry = random_entry(rng)
             ctx.set(dut.w_en, write)
-            ctx.set(dut.w_vc, w_vc)
             ctx.set(dut.w_entry, entry.fields(params))
             ctx.set(dut.pop, pop)
-            ctx.set(dut.pop_vc, r_vc)
             ctx.set(dut.back, back)
             await ctx.tick()
             if pop:
-                popped = queues[r_vc].popleft()
-                if r_vc == 0:
-                    behind.append(popped)
+                popped = queue.popleft()
+                behind.append(popped)
                 seen["pop"] += 1
             if back:
-                queues[0].appendleft(behind.pop())
+                queue.appendleft(behind.pop())
                 seen["back"] += 1
             if write:
-                queues[w_vc].append(entry)
-            while len(behind) + len(queues[0]) > depths[0]:
+                queue.append(entry)
+            while len(behind) + len(queue) > depth:
                 behind.popleft()
 
     simulate(dut, testbench, cycles=3001)
@@ -88,9 +79,9 @@ def test_pair_queue_against_a_model(params: SwitchParams, seed: int) -> None:
     assert min(n for name, n in seen.items() if name != "back") > 0, seen
 
 
-def test_pair_queue_streams_one_entry_per_cycle() -> None:
-    params = SHAPES["equal"]
-    dut = PairQueue(params)
+def test_request_queue_streams_one_entry_per_cycle() -> None:
+    params = SHAPES["tiny"]
+    dut = RequestQueue(params)
 
     async def testbench(ctx):
         for n in range(100):
@@ -105,9 +96,9 @@ def test_pair_queue_streams_one_entry_per_cycle() -> None:
     simulate(dut, testbench, cycles=101)
 
 
-def test_pair_queue_steps_back_over_a_header_and_its_list() -> None:
-    params = SHAPES["equal"]
-    dut = PairQueue(params)
+def test_request_queue_steps_back_over_a_header_and_its_list() -> None:
+    params = SHAPES["tiny"]
+    dut = RequestQueue(params)
     steps = 1 + params.max_extensions
 
     async def testbench(ctx):
@@ -126,10 +117,10 @@ def test_pair_queue_steps_back_over_a_header_and_its_list() -> None:
             for n in range(steps):
                 held = params.request_depth - steps + n
                 for limit in (held - 1, held):
-                    ctx.set(dut.limit_request, limit)
-                    assert ctx.get(dut.room_request) == (limit == held)
+                    ctx.set(dut.limit, limit)
+                    assert ctx.get(dut.room) == (limit == held)
                 await ctx.tick()
             ctx.set(dut.back, 0)
-            assert ctx.get(dut.room_request) == 0
+            assert ctx.get(dut.room) == 0
 
     simulate(dut, testbench, cycles=params.request_depth + 6 * steps + 1)
