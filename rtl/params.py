@@ -118,8 +118,12 @@ class SwitchParams:
 
     @property
     def max_extensions(self) -> int:
-        """Extension flits of the longest list; 0 without dynamic support."""
-        return ceil(self.max_targets / LANES) if self.dynamic else 0
+        """Extension flits of the longest list.
+
+        Buffers are sized for them without dynamic support too, so that static collectives take the
+        same cycles with and without.
+        """
+        return ceil(self.max_targets / LANES)
 
     @property
     def max_request_flits(self) -> int:
@@ -142,7 +146,7 @@ class SwitchParams:
 
         An output may step back over a header and its list (``rtl/switch/sender.py``).
         """
-        return 1 + self.max_extensions if self.dynamic else 0
+        return 1 + self.max_extensions
 
     @property
     def route_units(self) -> int:

@@ -12,6 +12,7 @@ import numpy as np
 from dysharp.gen.traces import synthetic_trace, write_trace
 from dysharp.gen.writer import write_top
 from dysharp.golden.flits import unpack_field
+from dysharp.rtl.flits import Stage
 from dysharp.rtl.params import PRESETS
 from dysharp.synth.flow import AreaResult, synthesise
 from dysharp.synth.report import print_report, report_dict, write_report
@@ -130,13 +131,15 @@ def _replay(folder: Path, seed: int, console: Console, progress: Progress) -> No
         experts_per_gpu=_EXPERTS // gpus,
         payload=_PAYLOAD,
         packets_per_token=_PACKETS_PER_TOKEN,
+        stages=(Stage.DISPATCH, Stage.COMBINE),
         folder=folder,
         seed=seed,
         progress=progress,
     )
     console.print(
         f"[bold]3. Trace[/]: {trace.tokens} tokens, each to {trace.top_k} of {_EXPERTS} experts "
-        f"(power law) on {gpus} GPUs, {_PACKETS_PER_TOKEN} packets of {_PAYLOAD} bytes a token",
+        f"(power law) on {gpus} GPUs and summed back, {_PACKETS_PER_TOKEN} packets of {_PAYLOAD} "
+        "bytes a token each way",
         highlight=False,
         soft_wrap=True,
     )

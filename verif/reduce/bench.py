@@ -4,6 +4,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from dysharp.gen.traces import Trace
@@ -87,7 +88,7 @@ def bench(
 
 
 def reduction_rate(
-    environment: SwitchEnvironment, dtype: DType, length: int, requests: int, seed: int
+    environment: SwitchEnvironment, dtype: Any, length: int, requests: int, seed: int
 ) -> float:
     """Flits a cycle that one port takes of responses, when all GPUs answer at once.
 
@@ -165,9 +166,11 @@ def _on_a_trace(
     """Efficiency of combine, alone and together with dispatch, and what canonical order costs."""
     trace, name = routing_trace(seed, tokens)
 
-    def run(what: str, *stages: Stage, order: Order = Order.CANONICAL, **more: object):
+    def run(
+        what: str, *stages: Any, order: Any = Order.CANONICAL, delay: tuple[int, int] = (0, 0)
+    ) -> ReplayResult:
         progress(f"routing trace, {what}")
-        return _replay(trace, params, folder, seed, stages, order, **more)
+        return _replay(trace, params, folder, seed, stages, order, delay)
 
     dispatch = run("dispatch", Stage.DISPATCH)
     combine = run("combine", Stage.COMBINE)
@@ -193,9 +196,9 @@ def _replay(
     params: SwitchParams,
     folder: Path,
     seed: int,
-    stages: tuple[Stage, ...],
-    order: Order,
-    delay: tuple[int, int] = (0, 0),
+    stages: tuple[Any, ...],
+    order: Any,
+    delay: tuple[int, int],
 ) -> ReplayResult:
     return replay(
         trace,

@@ -177,7 +177,7 @@ def _check(result: PhaseResult, inputs: list[Packets], memories: list[FlitArray]
         wrong += int((got.sizes != sizes).sum())
         compared = good & is_load & (got.sizes == sizes)
         sums = _sums(params, sent.select(wanted), memories)
-        for index in np.flatnonzero(compared):
+        for index in np.flatnonzero(compared).tolist():
             wrong += not np.array_equal(got[index][1:], sums[index])
     leaked = sum(result.registers[f"armed{port}"] for port in range(params.ports))
     return FaultSoak(sum(map(len, inputs)), unanswered, leaked, errors, wrong)

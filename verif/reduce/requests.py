@@ -53,8 +53,8 @@ def random_requests(
     groups = [number for number, mask in enumerate(config.groups) if mask]
     gpu, link = divmod(port, params.links_per_gpu)
     for use in range(count):
-        opcode = opcodes[rng.integers(len(opcodes))]
-        dtype, op = sums[rng.integers(len(sums))]
+        opcode = opcodes[int(rng.integers(len(opcodes)))]
+        dtype, op = sums[int(rng.integers(len(sums)))]
         is_load = value_of(opcode) & 3 == value_of(Kind.LOAD)
         most = min(longest, MAX_DATA_FLITS // 2) if is_load and dtype in TO_F32 else longest
         length = int(rng.integers(1, most + 1))

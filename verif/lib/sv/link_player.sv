@@ -10,7 +10,9 @@
 // is too long for any receiver, as many as there are, and the others one by one.)
 //
 // "Wait for tags": a multicast request that arms a reduction entry is not sent while its tag is in
-// use, that is from the header of a request with this tag to that of a result or a refusal.
+// use, that is from the header of a request with this tag to that of a result or a refusal. And a
+// request is not begun without credits for all of its flits, so that it never holds up answers that
+// share the link.
 module link_player #(
     parameter int PORTS = 2,
     parameter int RESPONSE_DEPTH = 32
@@ -66,7 +68,8 @@ module link_player #(
   assign last = open ? left == 16'd1 : size == 16'd1;
   assign pays = open ? open_pays : vc && !nowhere ? 16'd1 + target : 16'd0;
   assign cost = free ? 16'd0 : !vc ? 16'd1 : !open ? start : paid == 16'd0 ? 16'd1 : 16'd0;
-  assign wants = go && loaded && idle >= word[143:128] && credits[pays] >= cost && !tag_taken;
+  wire [15:0] needed = minds_tags && !vc && !open && !free ? start : cost;
+  assign wants = go && loaded && idle >= word[143:128] && credits[pays] >= needed && !tag_taken;
   assign done = ended;
 
   always_ff @(posedge clk) begin
