@@ -17,7 +17,6 @@ from .layouts import Op, operation_layout
 __all__ = ["Admission"]
 
 _SCAN_PERIOD = 16
-_RETRY_PERIOD = 8
 
 
 class Admission(wiring.Component):
@@ -26,7 +25,8 @@ class Admission(wiring.Component):
     Headers at the heads of the response queues are looked up in round robin, while the packets
     that were looked up before are taken. A part that has to let another GPU go first stays where
     it is and is looked up again when a packet of its entry was taken. One whose entry is in use
-    is looked up again at once, one that lacks room later.
+    is looked up again later. One that lacks room for its result is looked up again and again, and
+    no other source before it, so that the turns stay fair when the link is what is scarce.
 
     Orders to arm an entry go first. In every sixteenth cycle one entry's age is looked at.
 
@@ -57,6 +57,8 @@ class Admission(wiring.Component):
         From the table, three cycles after ``start``.
     end_source : Out(ports + 1)
         What ``source`` was for the operation that ends.
+    may_reserve : Out(1)
+        No other source waits for room before it.
     slot_free : In(1)
         A packet is through.
     release, release_tag : In
@@ -96,6 +98,7 @@ class Admission(wiring.Component):
                 "waits": In(1),
                 "commands": In(1),
                 "end_source": Out(sources),
+                "may_reserve": Out(1),
                 "slot_free": In(1),
                 "release": In(1),
                 "release_tag": In(HEADER["tag"].width),
@@ -110,8 +113,11 @@ class Admission(wiring.Component):
         m.submodules.arbiter = arbiter = RoundRobin(sources)
         headers = [data.View(HEADER, flit) for flit in self.flit]
 
-        # Sources whose head is under way; whose head waits for another GPU's, or for room.
-        busy, for_turn, for_room = (Signal(sources, name=n) for n in ("busy", "turn", "for_room"))
+        # Sources whose head is under way; whose head waits for another GPU's; the one that lacks
+        # room.
+        busy = Signal(sources)
+        for_turn = Signal(sources)
+        for_room = Signal(sources)
         arming = Signal()  # the order to arm is under way
         free = Signal(range(self._slots + 1), init=self._slots)
         timer = Signal(range(_SCAN_PERIOD))
@@ -123,7 +129,9 @@ class Admission(wiring.Component):
         arms = self.arm.valid & ~arming
         scans = self.scans & due & ~arms
         m.d.comb += [
-            arbiter.request.eq(self.valid & ~busy & ~for_turn & ~for_room),
+            arbiter.request.eq(
+                self.valid & ~busy & ~for_turn & (for_room | (for_room == 0).replicate(sources))
+            ),
             arbiter.advance.eq(may_issue & ~arms & ~scans),
         ]
         issues = may_issue & (arms | scans | arbiter.request.any())
@@ -181,10 +189,10 @@ class Admission(wiring.Component):
         refused = self.ends & ~self.accepted
         again = Mux(collided, self.source, 0) | Mux(refused, self.end_source, 0)
         m.d.sync += busy.eq((busy | granted) & ~again & ~self.packet_ends)
-        with m.If(timer[: _RETRY_PERIOD.bit_length() - 1] == 0):
-            m.d.sync += for_room.eq(0)
-        with m.Elif(refused & ~self.waits):
-            m.d.sync += for_room.eq(for_room | self.end_source)
+        m.d.comb += self.may_reserve.eq((for_room == 0) | (for_room & self.end_source).any())
+        lacks_room = refused & ~self.waits
+        with m.If(self.ends & self.may_reserve):
+            m.d.sync += for_room.eq(Mux(lacks_room, self.end_source, 0))
         woken = Cat(self.release & (header.tag == self.release_tag) for header in headers)
         m.d.sync += for_turn.eq((for_turn & ~woken) | Mux(refused & self.waits, self.end_source, 0))
         m.d.comb += self.arm.ready.eq(self.ends & was_arm & self.accepted)

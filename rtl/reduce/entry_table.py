@@ -61,6 +61,8 @@ class EntryTable(wiring.Component):
         Ticks, and after how many of them an entry's time is over; 0: never.
     room : In
         Free flits in the queue of results.
+    may_reserve : In(1)
+        No other source waits for room before the operation that ends.
     can_report : In(1)
         The report register is free.
     ends : Out(1)
@@ -101,6 +103,7 @@ class EntryTable(wiring.Component):
                 "time": In(TICK_BITS),
                 "timeout": In(TICK_BITS),
                 "room": In(range(params.result_depth + 1)),
+                "may_reserve": In(1),
                 "can_report": In(1),
                 "ends": Out(1),
                 "accepted": Out(1),
@@ -246,7 +249,7 @@ class EntryTable(wiring.Component):
 
         reports = (final & ~ends_ok) | (arms & entry.armed) | (scans & facts.over)
         needs_room = passes | final | reports
-        fits_room = self.room >= facts.needs
+        fits_room = (self.room >= facts.needs) & self.may_reserve
         resources = (~needs_room | fits_room) & (~reports | self.can_report)
         accepted = ~waits & resources
         goes = valid & accepted

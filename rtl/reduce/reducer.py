@@ -146,6 +146,7 @@ class Reducer(wiring.Component):
             table.time.eq(self.time),
             table.timeout.eq(self.timeout),
             table.room.eq(results.room),
+            table.may_reserve.eq(admission.may_reserve),
             table.can_report.eq(taker.can_report),
             taker.push.eq(table.commands),
             taker.command.eq(table.command),

@@ -92,7 +92,8 @@ def reduction_rate(
 ) -> float:
     """Flits a cycle that one port takes of responses, when all GPUs answer at once.
 
-    Each request has one target on every GPU. From the first result to the last.
+    Each request has one target on every GPU. From the first part on a link to the last flit of the
+    last result.
     """
     params = environment.params
     experts = np.arange(params.gpus) * _EXPERTS_PER_GPU
@@ -120,11 +121,13 @@ def reduction_rate(
         cycles=200 * requests + 20_000,
     )
     result = environment.check(phase, name=f"rate_{dtype.name}_{length}", seed=seed)
-    log = result.outputs[0]
-    packets = log.packets
-    ends = log.cycles[packets.starts[unpack_field(packets.headers, "vc") == value_of(Vc.RESPONSE)]]
-    taken = (len(ends) - 1) * params.gpus * (1 + length)
-    return float(taken / (ends[-1] - ends[0]))
+    begins = []
+    for log in result.inputs:
+        packets = log.packets
+        is_part = unpack_field(packets.headers, "vc") == value_of(Vc.RESPONSE)
+        begins.append(int(log.cycles[packets.starts[is_part][0]]))
+    taken = requests * params.gpus * (1 + length)
+    return float(taken / (int(result.outputs[0].cycles[-1]) - min(begins) + 1))
 
 
 def all_reduce(folder: Path, seed: int) -> int:
