@@ -97,6 +97,11 @@ class Switch(wiring.Component):
         return 6
 
     @property
+    def response_latency(self) -> int:
+        """Cycles from header in to header out of a response that is passed on, idle."""
+        return 12 + Reducer(self._params).latency
+
+    @property
     def list_latency(self) -> int:
         """Cycles from header in to header out, idle, with a list of up to 8 targets."""
         return self.latency + 8 // self._params.lanes

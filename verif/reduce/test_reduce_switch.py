@@ -132,7 +132,7 @@ def test_late_answers_of_an_earlier_use_are_harmless(bench, trial):
         (result,) = bench.check(TINY, phase, seed=seed)
         late = sum(result.registers[f"late{port}"] for port in range(TINY.ports))
         ended = sum(result.registers[f"timeouts{port}"] for port in range(TINY.ports))
-        # Two bits of generation: an answer that is four uses of its tag late is taken for a new one.
+        # With two bits of generation an answer that is four uses late is taken for a new one.
         assert ended > 0.9 * 60 * TINY.ports
         assert late > 60
         assert all(result.registers[f"armed{port}"] == 0 for port in range(TINY.ports))
