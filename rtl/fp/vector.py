@@ -8,9 +8,11 @@ from amaranth.lib.wiring import In, Out
 from ..flits import FLIT_BITS, LANES, DType, ReduceOp
 from .lane import OPERATION, ReduceLane, delayed, is_f16, operation_of
 
-__all__ = ["DEFAULT_STAGES", "ReduceVector"]
+__all__ = ["DEFAULT_STAGES", "LATENCY", "ReduceVector"]
 
 DEFAULT_STAGES = 3
+LATENCY = DEFAULT_STAGES + 2
+"""Latency of :class:`ReduceVector` with so many stages."""
 
 
 class ReduceVector(wiring.Component):

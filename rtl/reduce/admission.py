@@ -189,9 +189,12 @@ class Admission(wiring.Component):
         refused = self.ends & ~self.accepted
         again = Mux(collided, self.source, 0) | Mux(refused, self.end_source, 0)
         m.d.sync += busy.eq((busy | granted) & ~again & ~self.packet_ends)
-        m.d.comb += self.may_reserve.eq((for_room == 0) | (for_room & self.end_source).any())
+        # Orders to arm and looks at ages, which have no source, do not wait behind it.
+        turn = (for_room == 0) | (for_room & self.end_source).any()
+        sourced = self.end_source != 0
+        m.d.comb += self.may_reserve.eq(turn | ~sourced)
         lacks_room = refused & ~self.waits
-        with m.If(self.ends & self.may_reserve):
+        with m.If(self.ends & turn & sourced):
             m.d.sync += for_room.eq(Mux(lacks_room, self.end_source, 0))
         woken = Cat(self.release & (header.tag == self.release_tag) for header in headers)
         m.d.sync += for_turn.eq((for_turn & ~woken) | Mux(refused & self.waits, self.end_source, 0))

@@ -5,6 +5,7 @@ from amaranth.hdl import Array, Module, Mux
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
+from ..fp.vector import LATENCY
 from ..params import SwitchParams
 from ..reduce.reducer import Reducer
 from ..register_map import COUNTERS
@@ -99,7 +100,8 @@ class Switch(wiring.Component):
     @property
     def response_latency(self) -> int:
         """Cycles from header in to header out of a response that is passed on, idle."""
-        return 12 + Reducer(self._params).latency
+        # To the head of its queue, looked up, into the lanes, through them, from there to the link.
+        return 3 + 5 + 1 + LATENCY + 4
 
     @property
     def list_latency(self) -> int:

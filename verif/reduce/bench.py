@@ -186,6 +186,8 @@ def _on_a_trace(
         "combine_efficiency": combine.efficiency,
         "both_efficiency": both.efficiency,
         "speedup_together": (dispatch.cycles + combine.cycles) / both.cycles,
+        "speedup_together_bound": (dispatch.plan.ideal_cycles + combine.plan.ideal_cycles)
+        / both.plan.ideal_cycles,
         "dispatch_cycles": dispatch.cycles,
         "combine_cycles": combine.cycles,
         "both_cycles": both.cycles,

@@ -84,7 +84,8 @@ def header_latencies(links: Links) -> dict[int, list[int]]:
     latencies: dict[int, list[int]] = {address: [] for address in came}
     for log in links.outputs:
         for address, cycle in _headers(log):
-            latencies[address].append(cycle - came[address])
+            if address in came:  # results of the switch itself have no address
+                latencies[address].append(cycle - came[address])
     return {address: sorted(found) for address, found in latencies.items()}
 
 
