@@ -6,7 +6,7 @@ from operator import or_
 
 from amaranth.hdl import Cat, Const, Value, ValueLike
 
-__all__ = ["any_of", "one_hot_mux", "popcount", "prefix_counts", "prefix_or", "tree"]
+__all__ = ["any_of", "is_one_of", "one_hot_mux", "popcount", "prefix_counts", "prefix_or", "tree"]
 
 
 def tree(values: Iterable[Value], op=or_) -> Value:
@@ -21,6 +21,11 @@ def tree(values: Iterable[Value], op=or_) -> Value:
 def any_of(values: Iterable[Value]) -> Value:
     """OR of `values`; 0 when there are none."""
     return tree(list(values) or [Const(0)])
+
+
+def is_one_of(value: Value, members: Iterable[ValueLike]) -> Value:
+    """Whether `value` equals one of `members`."""
+    return any_of(value == member for member in members)
 
 
 def prefix_or(value: Value) -> Value:

@@ -167,7 +167,7 @@ class Admission(wiring.Component):
             m.d.sync += due.eq(0)
         with m.If(issues):
             m.d.sync += [self.operation.eq(chosen), self.source.eq(granted)]
-            with m.If(~arms & scans):
+            with m.If(scans):
                 m.d.sync += scan_tag.eq(Mux(scan_tag == params.entries - 1, 0, scan_tag + 1))
 
         # Second cycle: unless its entry is in use, it starts. The entry is, until it was written.

@@ -5,7 +5,7 @@ from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..common.bits import any_of, prefix_or
+from ..common.bits import any_of, is_one_of, prefix_or
 from ..common.check import check
 from ..common.ram import Ram
 from ..flits import HEADER, TO_F32, WIDE, DType, Status
@@ -180,8 +180,8 @@ class EntryTable(wiring.Component):
         facts = Signal(_facts_layout(params), name="facts_next")
         pending = Signal(params.gpus)
         below = ~prefix_or(op.gpus)
-        wide = _is_one_of(entry.dtype, WIDE)
-        to_f32 = _is_one_of(entry.dtype, TO_F32)
+        wide = is_one_of(entry.dtype, WIDE)
+        to_f32 = is_one_of(entry.dtype, TO_F32)
         is_error = op.aux != Status.OK.value
         presum = wide & (op.dtype == DType.F32) & (op.length == Cat(0, entry.length))
         same = (op.dtype == entry.dtype) & (op.length == entry.length)
@@ -345,7 +345,3 @@ def _facts_layout(params: SwitchParams) -> data.StructLayout:
             "needs": range(params.max_response_flits + 1),
         }
     )
-
-
-def _is_one_of(value, members):
-    return any_of(value == member for member in members)

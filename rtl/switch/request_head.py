@@ -6,7 +6,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ..address_hash import link_of
-from ..common.bits import any_of
+from ..common.bits import any_of, is_one_of
 from ..flits import (
     FLIT_BITS,
     HEADER,
@@ -123,8 +123,8 @@ class RequestHead(wiring.Component):
         header = data.View(HEADER, self.o_flit)
         # The packet is started again, for the ports that the writer names.
         repeated = Signal()
-        static_ports, static_status, static_good, list_good = self._checks(m, header)
         entry_status = self._entry_status(header)
+        static_ports, static_status, static_good, list_good = self._checks(m, header, entry_status)
 
         m.d.comb += [
             self.o_first.eq(first),
@@ -205,7 +205,7 @@ class RequestHead(wiring.Component):
             m.d.sync += [held.eq(0), first.eq(1)]
         return m
 
-    def _checks(self, m: Module, header: data.View):
+    def _checks(self, m: Module, header: data.View, entry_status):
         """Port mask and status of a request, as far as they stand in its header.
 
         Returns the ports, the status, whether it is OK, and whether it is when there is a list.
@@ -229,7 +229,7 @@ class RequestHead(wiring.Component):
         is_load = header.opcode[:2] == Kind.LOAD
         bad_enable = header.byte_enable & (is_load | (header.length > MAX_BYTE_ENABLE_FLITS))
         longest = Mux(
-            _is_sum(header) & _is_one_of(header.dtype, TO_F32), MAX_DATA_FLITS // 2, MAX_DATA_FLITS
+            _is_sum(header) & is_one_of(header.dtype, TO_F32), MAX_DATA_FLITS // 2, MAX_DATA_FLITS
         )
         bad_length = (header.length == 0) | (header.length > longest) | bad_enable
 
@@ -253,7 +253,6 @@ class RequestHead(wiring.Component):
             (is_static & ~gpus.any(), Status.NO_GROUP),
             (~is_dynamic & (ports & ~self.allowed).any(), Status.PARTITION),
         ]
-        entry_status = self._entry_status(header)
         chosen = entry_status
         for condition, value in reversed(tests):
             chosen = Mux(condition, value.value, chosen)
@@ -267,7 +266,7 @@ class RequestHead(wiring.Component):
         is_multicast = header.opcode[2] ^ header.opcode[3]
         has_entry = is_multicast & ~(header.posted & header.opcode[0])
         beyond = header.tag[(self._params.entries - 1).bit_length() :].any()
-        wide = _is_one_of(header.dtype, WIDE)
+        wide = is_one_of(header.dtype, WIDE)
         # The sum takes more than one entry; more than two.
         several = header.length > Mux(wide, SLOT_FLITS // 2, SLOT_FLITS)
         many = wide & (header.length > SLOT_FLITS)
@@ -276,7 +275,7 @@ class RequestHead(wiring.Component):
 
         operation = header.aux[:3]
         fits = any_of(
-            (header.dtype == dtype) & _is_one_of(operation, operations)
+            (header.dtype == dtype) & is_one_of(operation, operations)
             for dtype, operations in REDUCTIONS.items()
         )
         reduces = _is_sum(header) | (header.opcode == Opcode.MM_RED)
@@ -290,7 +289,3 @@ class RequestHead(wiring.Component):
 def _is_sum(header: data.View):
     """Whether the request is a multicast load, whose answers are added."""
     return (header.opcode[2] ^ header.opcode[3]) & (header.opcode[:2] == Kind.LOAD)
-
-
-def _is_one_of(value, members):
-    return any_of(value == member for member in members)

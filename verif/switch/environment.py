@@ -18,6 +18,7 @@ from dysharp.golden.flits import packet_flits
 from dysharp.golden.packets import Packets
 from dysharp.golden.switch import SwitchConfig
 from dysharp.rtl.params import SwitchParams
+from dysharp.rtl.reduce.layouts import TICK_CYCLES
 from dysharp.rtl.register_map import COUNTERS, address_of, register_map
 from dysharp.verif.lib.flit_files import FlitLog, read_log, write_stimulus
 from dysharp.verif.lib.harness import SOURCES, write_harness
@@ -29,8 +30,6 @@ from .scoreboard import Scoreboard
 __all__ = ["PACES", "Pace", "Phase", "PhaseResult", "SwitchEnvironment"]
 
 _BENCH = "dysharp.verif.switch.bench_switch"
-_TICK = 64
-"""Cycles of one tick of the switch's time-out."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -328,7 +327,7 @@ def _patience(params: SwitchParams, phase: Phase, pace: Pace) -> int:
         cycles += phase.responder.delay_max
     ticks = dict([*program(params, phase.config), *phase.writes]).get(_timeout(params), 0)
     if ticks:
-        cycles += _TICK * (ticks + 2) + 2 * params.entries
+        cycles += TICK_CYCLES * (ticks + 2) + 2 * params.entries
     return cycles
 
 

@@ -22,12 +22,13 @@ from dysharp.rtl.flits import (
     DType,
     Kind,
     Opcode,
+    Status,
     Vc,
     carries_data,
 )
 from dysharp.rtl.params import SwitchParams
 
-__all__ = ["FAULTS", "Mix", "make_packets", "random_config", "random_packets"]
+__all__ = ["FAULTS", "FAULT_STATUSES", "Mix", "make_packets", "random_config", "random_packets"]
 
 FAULTS = (
     "unknown_opcode",
@@ -49,6 +50,26 @@ FAULTS = (
     "bad_response",
 )
 """Ways to break a packet, each on its own."""
+
+FAULT_STATUSES = {
+    "unknown_opcode": Status.UNKNOWN_OPCODE,
+    "bad_vc": Status.BAD_VC,
+    "bad_source": Status.BAD_SOURCE,
+    "length_zero": Status.BAD_LENGTH,
+    "length_over": Status.BAD_LENGTH,
+    "byte_enable_load": Status.BAD_LENGTH,
+    "byte_enable_long": Status.BAD_LENGTH,
+    "count_zero": Status.COUNT_ZERO,
+    "too_many": Status.TOO_MANY_TARGETS,
+    "far_too_many": Status.TOO_MANY_TARGETS,
+    "bad_target": Status.BAD_TARGET,
+    "bad_gpu": Status.BAD_TARGET,
+    "no_group": Status.NO_GROUP,
+    "empty_group": Status.NO_GROUP,
+    "bad_tag": Status.BAD_TAG,
+    "bad_reduction": Status.BAD_REDUCTION,
+}
+"""What a request that is broken in such a way is answered with."""
 
 _UNKNOWN = tuple(code for code in range(16) if code not in {member.value for member in Opcode})
 _REDUCTIONS = np.array(

@@ -13,6 +13,7 @@ from dysharp.rtl.params import PRESETS
 from dysharp.verif.switch.environment import PACES, Pace, Phase
 from dysharp.verif.switch.scoreboard import Scoreboard
 from dysharp.verif.switch.stimulus import (
+    FAULT_STATUSES,
     FAULTS,
     Mix,
     make_packets,
@@ -24,24 +25,6 @@ from dysharp.verif.switch.test_switch_random import random_phase
 TINY = PRESETS["tiny"]
 IMPATIENT = replace(TINY, rx_timeout=512)
 AT_RESET = SwitchConfig.at_reset(TINY)
-STATUSES = {
-    "unknown_opcode": Status.UNKNOWN_OPCODE,
-    "bad_vc": Status.BAD_VC,
-    "bad_source": Status.BAD_SOURCE,
-    "length_zero": Status.BAD_LENGTH,
-    "length_over": Status.BAD_LENGTH,
-    "byte_enable_load": Status.BAD_LENGTH,
-    "byte_enable_long": Status.BAD_LENGTH,
-    "count_zero": Status.COUNT_ZERO,
-    "too_many": Status.TOO_MANY_TARGETS,
-    "far_too_many": Status.TOO_MANY_TARGETS,
-    "bad_target": Status.BAD_TARGET,
-    "bad_gpu": Status.BAD_TARGET,
-    "no_group": Status.NO_GROUP,
-    "empty_group": Status.NO_GROUP,
-    "bad_tag": Status.BAD_TAG,
-    "bad_reduction": Status.BAD_REDUCTION,
-}
 
 
 def statuses(result, port):
@@ -62,8 +45,8 @@ def test_fault_between_good_packets(bench, trial, fault):
         (result,) = bench.check(TINY, phase, seed=seed, pace=PACES["light"])
         refused = sum(result.registers[f"refused{port}"] for port in range(TINY.ports))
         dropped = sum(result.registers[f"dropped{port}"] for port in range(TINY.ports))
-        if fault in STATUSES:
-            wanted = STATUSES[fault].value
+        if fault in FAULT_STATUSES:
+            wanted = FAULT_STATUSES[fault].value
             seen = sum(int((statuses(result, port) == wanted).sum()) for port in range(TINY.ports))
             assert seen >= 20
             assert refused >= 20

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 from dysharp.golden.flits import unpack_field, unpack_headers
 from dysharp.golden.switch import SwitchConfig, SwitchModel
-from dysharp.rtl.flits import Kind, Opcode, Status
+from dysharp.rtl.flits import Kind, Opcode
 from dysharp.rtl.params import PRESETS, SwitchParams
 from dysharp.verif.switch.stimulus import (
+    FAULT_STATUSES,
     FAULTS,
     Mix,
     make_packets,
@@ -21,24 +22,6 @@ SHAPES = {
     "tiny": PRESETS["tiny"],
     "default": PRESETS["default"],
     "static-only": SwitchParams(ports=4, groups=4, dynamic=False, entries=64),
-}
-STATUSES = {
-    "unknown_opcode": Status.UNKNOWN_OPCODE,
-    "bad_vc": Status.BAD_VC,
-    "bad_source": Status.BAD_SOURCE,
-    "length_zero": Status.BAD_LENGTH,
-    "length_over": Status.BAD_LENGTH,
-    "byte_enable_load": Status.BAD_LENGTH,
-    "byte_enable_long": Status.BAD_LENGTH,
-    "count_zero": Status.COUNT_ZERO,
-    "too_many": Status.TOO_MANY_TARGETS,
-    "far_too_many": Status.TOO_MANY_TARGETS,
-    "bad_target": Status.BAD_TARGET,
-    "bad_gpu": Status.BAD_TARGET,
-    "no_group": Status.NO_GROUP,
-    "empty_group": Status.NO_GROUP,
-    "bad_tag": Status.BAD_TAG,
-    "bad_reduction": Status.BAD_REDUCTION,
 }
 
 
@@ -108,7 +91,7 @@ def test_fault_has_its_status(shape, fault):
         assert seen == set()
         assert result.counters["dropped"].min() >= 50
     else:
-        assert seen == {STATUSES[fault].value}
+        assert seen == {FAULT_STATUSES[fault].value}
         assert result.counters["refused"].min() >= 30
 
 
