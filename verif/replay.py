@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sends the tokens of an expert-routing trace through the generated switch, and their sums back."""
 
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -258,8 +257,7 @@ def replay(
         tags=waits,
         checker=check_answered if waits else None,
     )
-    where = folder / "runs" / name
-    shutil.rmtree(where, ignore_errors=True)
+    where = environment.where(name)
     # A receiver needs room for the longest packet and 4 flits more.
     pace = Pace(depth=max(_DEPTH, _power_of_two(params.max_request_flits + 4)), ready=ready)
     with _watched(where, int(plan.flits_out.sum()), tell):

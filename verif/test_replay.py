@@ -193,7 +193,8 @@ def test_replay_combines_alone_and_together_with_dispatch(order):
     """Results are compared with the golden model; all links carry what was planned."""
     changes = {"sums": Sums(dtype=DType.BF16_ACC32, order=order), "delay": (0, 50)}
     for stages in ((Stage.COMBINE,), (Stage.DISPATCH, Stage.COMBINE)):
-        result = small_replay("replay_combine", stages=stages, acknowledge=True, **changes)
+        name = f"replay_combine_{order.name.lower()}"
+        result = small_replay(name, stages=stages, acknowledge=True, **changes)
         assert np.array_equal(result.flits_in, result.plan.flits_in)
         assert np.array_equal(result.flits_out, result.plan.flits_out)
         assert result.results == result.plan.packets == 200 * len(stages)
@@ -225,7 +226,7 @@ def test_replay_fails_when_a_packet_differs(monkeypatch):
 )
 def test_replay_wrong_value(changes, message):
     with pytest.raises(ReplayError, match=f"^{re.escape(message)}$"):
-        small_replay("replay_none", **changes)
+        small_replay("never_runs", **changes)
 
 
 def test_real_routing_of_olmoe_keeps_the_busiest_link_busy():

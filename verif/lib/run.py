@@ -17,7 +17,7 @@ from pathlib import Path
 from cocotb_tools.check_results import get_results
 from cocotb_tools.runner import Icarus, Runner, Verilator, VerilatorControlFile, Verilog
 
-__all__ = ["Build", "SimulationError", "build", "locked", "simulate"]
+__all__ = ["Build", "SimulationError", "build", "emptied", "locked", "simulate"]
 
 _WAIVED = (
     # Amaranth switches without a default; the values that are missing cannot occur.
@@ -81,6 +81,26 @@ def locked(folder: Path) -> Iterator[None]:
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / ".lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+@contextmanager
+def emptied(folder: Path) -> Iterator[None]:
+    """Empty `folder` and keep it for one run.
+
+    Raises
+    ------
+    SimulationError
+        Another run has it: the two would overwrite each other's files.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with folder.with_name(f"{folder.name}.lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise SimulationError(f"{folder}: another run uses this folder") from None
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
         yield
 
 

@@ -11,7 +11,7 @@ from dysharp.rtl.flits import Opcode
 from dysharp.rtl.params import PRESETS
 from dysharp.verif.lib import run
 from dysharp.verif.lib.harness import SOURCES
-from dysharp.verif.lib.run import SimulationError, build
+from dysharp.verif.lib.run import SimulationError, build, emptied
 from dysharp.verif.switch.environment import Phase, SwitchEnvironment
 from dysharp.verif.switch.stimulus import make_packets
 
@@ -67,3 +67,15 @@ def test_failed_assertion_of_the_rtl_fails_the_run(tmp_path: Path) -> None:
         SimulationError, match=r"ERROR: port 0 sent without a credit; see .*run\.log"
     ):
         environment.run([phase], name="broken", seed=1)
+
+
+def test_a_folder_has_one_run_at_a_time(tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "old.log").touch()
+    with emptied(tmp_path / "run"):
+        assert not list((tmp_path / "run").iterdir())
+        with pytest.raises(SimulationError, match="another run uses this folder"):
+            with emptied(tmp_path / "run"):
+                pass
+    with emptied(tmp_path / "run"):
+        pass

@@ -4,7 +4,6 @@
 import dataclasses
 import hashlib
 import json
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
@@ -23,7 +22,7 @@ from dysharp.rtl.register_map import COUNTERS, address_of, register_map
 from dysharp.verif.lib.flit_files import FlitLog, read_log, write_stimulus
 from dysharp.verif.lib.harness import SOURCES, write_harness
 from dysharp.verif.lib.responder import Responder, write_responder
-from dysharp.verif.lib.run import Build, SimulationError, build, locked, simulate
+from dysharp.verif.lib.run import Build, SimulationError, build, emptied, locked, simulate
 
 from .scoreboard import Scoreboard
 
@@ -216,10 +215,14 @@ class SwitchEnvironment:
         The files of the run are in :meth:`where`; with `trace` there is a ``trace.log`` too
         (:mod:`dysharp.verif.lib.trace`).
         """
-        params = self._params
-        pace = pace or Pace()
         where = self.where(name)
-        shutil.rmtree(where, ignore_errors=True)
+        with emptied(where):
+            return self._run(phases, where, seed, pace or Pace(), trace)
+
+    def _run(
+        self, phases: Sequence[Phase], where: Path, seed: int, pace: Pace, trace: bool
+    ) -> list[PhaseResult]:
+        params = self._params
         for number, phase in enumerate(phases):
             for port, packets in enumerate(phase.inputs):
                 write_stimulus(
