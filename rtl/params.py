@@ -1,29 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parameter dataclasses, validated at construction, and the presets that everything shares."""
+"""Parameters of a switch, validated at construction, and its presets."""
 
 from dataclasses import dataclass
 from math import ceil
 
 from .flits import FLIT_BITS, LANES, MAX_DATA_FLITS
+from .param_checks import check_choice, check_int, check_power
 
 __all__ = ["PRESETS", "SwitchParams"]
 
 MAX_PORTS = 64
 MAX_TARGETS_LIMIT = 512
-
-
-def _check_int(name: str, value: object, low: int, high: int) -> None:
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise TypeError(f"`{name}` must be an integer, not {value!r}")
-    if not low <= value <= high:
-        raise ValueError(f"`{name}` must be {low} to {high}, not {value!r}")
-
-
-def _check_choice(name: str, value: object, choices: tuple[int, ...]) -> None:
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise TypeError(f"`{name}` must be an integer, not {value!r}")
-    if value not in choices:
-        raise ValueError(f"`{name}` must be one of {choices}, not {value!r}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,17 +64,17 @@ class SwitchParams:
     rx_timeout: int = 4096
 
     def __post_init__(self) -> None:
-        _check_int("ports", self.ports, 2, MAX_PORTS)
-        _check_choice("links_per_gpu", self.links_per_gpu, (1, 2, 4))
+        check_int("ports", self.ports, 2, MAX_PORTS)
+        check_choice("links_per_gpu", self.links_per_gpu, (1, 2, 4))
         if self.ports % self.links_per_gpu or self.ports // self.links_per_gpu < 2:
             raise ValueError(
                 f"`ports` must be 2 or more times `links_per_gpu` ({self.links_per_gpu}), "
                 f"not {self.ports!r}"
             )
-        _check_int("max_targets", self.max_targets, 1, MAX_TARGETS_LIMIT)
-        _check_choice("lanes", self.lanes, (1, 2, 4, 8))
-        _check_int("ports_per_route", self.ports_per_route, 1, MAX_PORTS)
-        _check_int("groups", self.groups, 1, 256)
+        check_int("max_targets", self.max_targets, 1, MAX_TARGETS_LIMIT)
+        check_choice("lanes", self.lanes, (1, 2, 4, 8))
+        check_int("ports_per_route", self.ports_per_route, 1, MAX_PORTS)
+        check_int("groups", self.groups, 1, 256)
         if not isinstance(self.dynamic, bool):
             raise TypeError(f"`dynamic` must be a bool, not {self.dynamic!r}")
         for name, longest in (
@@ -97,19 +84,13 @@ class SwitchParams:
             ("result_depth", self.max_response_flits),
         ):
             value = getattr(self, name)
-            _check_int(name, value, 1, 4096)
-            if value & (value - 1):
-                raise ValueError(f"`{name}` must be a power of two, not {value!r}")
+            check_power(name, value, 1, 4096)
             if value < longest:
                 raise ValueError(
                     f"`{name}` must be at least {longest} to hold the longest packet, not {value!r}"
                 )
-        _check_int("entries", self.entries, 4, 1 << 9)
-        if self.entries & (self.entries - 1):
-            raise ValueError(f"`entries` must be a power of two, not {self.entries!r}")
-        _check_int("rx_timeout", self.rx_timeout, 16, 1 << 20)
-        if self.rx_timeout & (self.rx_timeout - 1):
-            raise ValueError(f"`rx_timeout` must be a power of two, not {self.rx_timeout!r}")
+        check_power("entries", self.entries, 4, 1 << 9)
+        check_power("rx_timeout", self.rx_timeout, 16, 1 << 20)
 
     @property
     def gpus(self) -> int:

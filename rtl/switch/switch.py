@@ -5,6 +5,7 @@ from amaranth.hdl import Array, Module, Mux
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
+from ..common.bus import BusSignature
 from ..fp.vector import LATENCY
 from ..params import SwitchParams
 from ..reduce.reducer import Reducer
@@ -12,7 +13,7 @@ from ..register_map import COUNTERS
 from .egress import Egress
 from .ingress import Ingress
 from .link import LinkSignature
-from .registers import BusSignature, Registers
+from .registers import Registers
 from .request_queue import RequestQueue
 from .response_queue import ResponseQueue
 from .route_unit import RouteUnit
