@@ -69,7 +69,7 @@ def test_failed_assertion_of_the_rtl_fails_the_run(tmp_path: Path) -> None:
         environment.run([phase], name="broken", seed=1)
 
 
-def test_a_folder_has_one_run_at_a_time(tmp_path):
+def test_a_folder_has_one_run_at_a_time(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "old.log").touch()
     with emptied(tmp_path / "run"):
