@@ -59,8 +59,9 @@ class Top:
         preset : str
             One of :meth:`preset_names`.
         overrides : Mapping[str, str], optional
-            Field name to value; integers in any base that Python writes (``0x10``), booleans as
-            ``true`` or ``false``, enumerations by the member's name.
+            Field name to value, a field of an inner parameter object as ``outer.inner``;
+            integers in any base that Python writes (``0x10``), booleans as ``true`` or ``false``,
+            enumerations by the member's name.
 
         Returns
         -------
@@ -78,19 +79,32 @@ class Top:
                 f"`preset` of top {self.name} must be one of {_list(presets)}, not {preset!r}"
             )
         base = presets[preset]
-        types = typing.get_type_hints(_load(self.parameters))
-        fields = [f.name for f in dataclasses.fields(base) if f.init]
-        values = {}
-        for key, text in (overrides or {}).items():
-            if key not in fields:
-                raise ParameterError(
-                    f"parameter of top {self.name} must be one of {_list(fields)}, not {key!r}"
-                )
-            values[key] = _parse(key, text, types[key])
         try:
-            return dataclasses.replace(base, **values)
+            return self._override(base, dict(overrides or {}))
         except (TypeError, ValueError) as error:
             raise ParameterError(f"top {self.name}, preset {preset}: {error}") from error
+
+    def _override(self, base: Any, overrides: Mapping[str, str], above: str = "") -> Any:
+        """Replace fields of a parameter object, and of those in it."""
+        types = typing.get_type_hints(type(base))
+        fields = [f.name for f in dataclasses.fields(base) if f.init]
+        values: dict[str, Any] = {}
+        inner: dict[str, dict[str, str]] = {}
+        for key, text in overrides.items():
+            field, dot, rest = key.partition(".")
+            nested = field in fields and dataclasses.is_dataclass(types[field])
+            if field not in fields or bool(dot) != nested:
+                raise ParameterError(
+                    f"parameter of top {self.name} must be one of "
+                    f"{_list(_names(base, fields, types))}, not {above + key!r}"
+                )
+            if nested:
+                inner.setdefault(field, {})[rest] = text
+            else:
+                values[field] = _parse(above + key, text, types[field])
+        for field, given in inner.items():
+            values[field] = self._override(getattr(base, field), given, f"{above}{field}.")
+        return dataclasses.replace(base, **values)
 
     def build(self, params: Any) -> wiring.Component:
         """Construct the component."""
@@ -128,6 +142,27 @@ _TOPS = {
             parameters="dysharp.rtl.params:SwitchParams",
             presets="dysharp.rtl.params:PRESETS",
         ),
+        Top(
+            name="queue",
+            doc="a GPU's MultimemQ: accesses of the cores to packets, and results back",
+            component="dysharp.rtl.queue.queue:MultimemQ",
+            parameters="dysharp.rtl.gpu_params:GpuParams",
+            presets="dysharp.rtl.gpu_params:GPU_PRESETS",
+        ),
+        Top(
+            name="hub",
+            doc="a GPU's hub: requests to its memory through the AL map, and answers",
+            component="dysharp.rtl.hub.hub:Hub",
+            parameters="dysharp.rtl.gpu_params:GpuParams",
+            presets="dysharp.rtl.gpu_params:GPU_PRESETS",
+        ),
+        Top(
+            name="system",
+            doc="GPU sides around a switch",
+            component="dysharp.rtl.system:System",
+            parameters="dysharp.rtl.system:SystemParams",
+            presets="dysharp.rtl.system:SYSTEM_PRESETS",
+        ),
     )
 }
 
@@ -143,6 +178,18 @@ def get(top: str) -> Top:
         return _TOPS[top]
     except KeyError:
         raise ParameterError(f"`top` must be one of {_list(_TOPS)}, not {top!r}") from None
+
+
+def _names(base: Any, fields: list[str], types: Mapping[str, Any]) -> list[str]:
+    """Names of all that can be overridden, those of inner parameter objects with a dot."""
+    names = []
+    for field in fields:
+        if dataclasses.is_dataclass(types[field]):
+            value = getattr(base, field)
+            names += [f"{field}.{each.name}" for each in dataclasses.fields(value) if each.init]
+        else:
+            names.append(field)
+    return names
 
 
 def _load(reference: str) -> Any:

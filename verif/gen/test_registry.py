@@ -77,3 +77,19 @@ def test_build_makes_the_component(grid):
 def test_build_refuses_parameters_of_another_class(grid):
     with pytest.raises(TypeError, match=r"^`params` must be a GridParams, not 3$"):
         grid.build(3)
+
+
+def test_fields_of_inner_parameters_are_named_with_a_dot():
+    system = registry.get("system")
+    overrides = {"switch.ports": "2", "gpu.gpus": "2", "gpu.tlb_form": "CAM"}
+    params = system.params("default", overrides)
+    assert (params.gpus, params.gpu.tlb_form.value, params.gpu.tlb_entries) == (2, "cam", 512)
+    with pytest.raises(ParameterError, match=r"^`gpu.tlb_form` must be one of CAM, SETS, not"):
+        system.params("default", {"gpu.tlb_form": "RAM"})
+    for key in ("gpu", "tlb_form", "gpu.nothing", "switch.ports.x"):
+        message = rf"^parameter of top system must be one of .*, not '{key}'$"
+        with pytest.raises(ParameterError, match=message):
+            system.params("default", {key: "1"})
+    message = "^top system, preset default: `gpus` of `gpu` must be 2, as of `switch`, not 8$"
+    with pytest.raises(ParameterError, match=message):
+        system.params("default", {"switch.ports": "2"})
