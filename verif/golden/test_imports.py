@@ -8,7 +8,14 @@ import dysharp.golden.switch as anchor
 import pytest
 
 GOLDEN = Path(anchor.__file__).parent
-ALLOWED = {"flits", "params", "register_map", "address_hash"}
+ALLOWED = {
+    "flits",
+    "params",
+    "gpu_params",
+    "register_map",
+    "hub_register_map",
+    "address_hash",
+}
 COMPONENTS_OF_HASH = {"link_of"}
 
 
