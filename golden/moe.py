@@ -31,7 +31,16 @@ from .numerics import (
 )
 from .numerics import flits as to_flits
 
-__all__ = ["MoeLayer", "Network", "Segment", "TwoGemms", "from_float", "to_float"]
+__all__ = [
+    "MAX_PRESUM_FLITS",
+    "MIN_PRESUM_TARGETS",
+    "MoeLayer",
+    "Network",
+    "Segment",
+    "TwoGemms",
+    "from_float",
+    "to_float",
+]
 
 Floats: TypeAlias = npt.NDArray[Any]
 Segment: TypeAlias = tuple[int, npt.NDArray[np.uint8]]
@@ -39,9 +48,9 @@ Segment: TypeAlias = tuple[int, npt.NDArray[np.uint8]]
 Network: TypeAlias = Callable[[int, Floats], Floats]
 """Computes expert *e* on rows of numbers."""
 
-_MAX_PRESUM_FLITS = 8
+MAX_PRESUM_FLITS = 8
 """A pre-sum in f32 is twice as long as the request, and 16 flits at most."""
-_MIN_PRESUM_TARGETS = 3
+MIN_PRESUM_TARGETS = 3
 """From so many targets on a pre-sum in f32 is shorter than their parts."""
 
 
@@ -252,7 +261,7 @@ class MoeLayer:
         plain = self._combine(outputs, presum, ranks)
         if lengths is None or not presum or self.dtype not in WIDE:
             return plain
-        long = np.repeat(lengths > _MAX_PRESUM_FLITS, FLIT_BYTES // 2, axis=1)
+        long = np.repeat(lengths > MAX_PRESUM_FLITS, FLIT_BYTES // 2, axis=1)
         if not long.any():
             return plain
         return np.where(long, self._combine(outputs, False, ranks), plain)
@@ -267,7 +276,7 @@ class MoeLayer:
         if presum and len(token):
             begins = np.flatnonzero(np.r_[True, (token[1:] != token[:-1]) | (gpu[1:] != gpu[:-1])])
             sizes = np.diff(begins, append=len(token))
-            summed = np.repeat(sizes >= (_MIN_PRESUM_TARGETS if wide else 1), sizes)
+            summed = np.repeat(sizes >= (MIN_PRESUM_TARGETS if wide else 1), sizes)
             first = np.zeros(len(token), np.bool_)
             first[begins] = True
             parts = np.cumsum(first | ~summed) - 1
