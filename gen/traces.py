@@ -6,8 +6,8 @@ be a record about the trace, ``{"type": "meta", ...}``; every other line is one 
 
     {"t": 0, "ids": [45, 57, 46, 17], "w": [0.25, 0.23, 0.16, 0.14]}
 
-``ids`` are the experts in the order of the router, ``w`` their weights (optional, and not used
-here), ``t`` is the token's number (optional, informative: the order of the lines counts).
+``ids`` are the experts in the order of the router, ``w`` their weights (optional), ``t`` is the
+token's number (optional, informative: the order of the lines counts).
 """
 
 import gzip
@@ -30,6 +30,9 @@ __all__ = [
     "Kind",
     "Trace",
     "TraceError",
+    "check_int",
+    "draw",
+    "lines_of",
     "read_trace",
     "synthetic_trace",
     "write_trace",
@@ -56,10 +59,13 @@ class Trace:
         Experts, int64, one row a token.
     meta : Mapping[str, Any]
         The record about the trace; empty if the file has none.
+    weights : numpy.ndarray, optional
+        What each expert's output is multiplied by, f32, in the shape of `ids`.
     """
 
     ids: NDArray[np.int64]
     meta: Mapping[str, Any] = field(default_factory=dict)
+    weights: NDArray[np.float32] | None = None
 
     @property
     def tokens(self) -> int:
@@ -72,7 +78,9 @@ class Trace:
         return int(self.ids.shape[1])
 
 
-def read_trace(path: Path, experts: int, tokens: int | None = None) -> Trace:
+def read_trace(
+    path: Path, experts: int, tokens: int | None = None, *, masked: bool = False
+) -> Trace:
     """Read a trace and check every line of it.
 
     Parameters
@@ -83,11 +91,13 @@ def read_trace(path: Path, experts: int, tokens: int | None = None) -> Trace:
         Experts there are: ids are 0 to ``experts`` - 1.
     tokens : int, optional
         Read so many tokens only. By default all.
+    masked : bool
+        An id may be -1: no expert.
 
     Returns
     -------
     Trace
-        At least one token.
+        At least one token. It has weights if all tokens have.
 
     Raises
     ------
@@ -96,9 +106,10 @@ def read_trace(path: Path, experts: int, tokens: int | None = None) -> Trace:
         an expert twice is refused as well: a router never makes one.
     """
     rows: list[list[int]] = []
+    weights: list[list[float]] = []
     meta: dict[str, Any] = {}
     number = 0
-    for number, line in _lines(path):
+    for number, line in lines_of(path):
         if tokens is not None and len(rows) == tokens:
             break
         where = f"{path}:{number}"
@@ -114,18 +125,23 @@ def read_trace(path: Path, experts: int, tokens: int | None = None) -> Trace:
                 raise TraceError(f"{where}: the meta record must be the first line")
             meta = record
             continue
-        row = _row(record, experts, where)
+        row = _row(record, experts, where, masked=masked)
         if rows and len(row) != len(rows[0]):
             raise TraceError(
                 f"{where}: `ids` must have {len(rows[0])} experts like the lines before, "
                 f"not {len(row)}"
             )
         rows.append(row)
+        if "w" in record:
+            weights.append(_weights(record["w"], len(row), where))
     if not rows:
         raise TraceError(f"{path}:{number or 1}: the trace holds no token")
     if tokens is not None and len(rows) < tokens:
         raise TraceError(f"{path}:{number}: the trace holds {len(rows)} tokens, not {tokens}")
-    return Trace(np.array(rows, dtype=np.int64), meta)
+    whole = len(weights) == len(rows)
+    return Trace(
+        np.array(rows, dtype=np.int64), meta, np.array(weights, np.float32) if whole else None
+    )
 
 
 def write_trace(path: Path, trace: Trace) -> None:
@@ -136,10 +152,15 @@ def write_trace(path: Path, trace: Trace) -> None:
     path : Path
         The file; gzip-compressed if its name ends in ``.gz``. Its folder is made.
     trace : Trace
-        What to write. The weights of a file that was read are not kept.
+        What to write.
     """
     lines = [json.dumps({"type": "meta", **trace.meta})] if trace.meta else []
-    lines += [f'{{"t": {t}, "ids": {row}}}' for t, row in enumerate(trace.ids.tolist())]
+    for number, row in enumerate(trace.ids.tolist()):
+        record = {"t": number, "ids": row}
+        if trace.weights is not None:
+            # The shortest text that reads as the same f32.
+            record["w"] = [float(str(weight)) for weight in trace.weights[number]]
+        lines.append(json.dumps(record))
     content = ("\n".join(lines) + "\n").encode()
     if path.name.endswith(".gz"):
         content = gzip.compress(content, mtime=0)
@@ -188,10 +209,10 @@ def synthetic_trace(
     Trace
         Its record holds the arguments.
     """
-    _check_int("tokens", tokens, 1)
-    _check_int("experts", experts, 1)
-    _check_int("top_k", top_k, 1)
-    _check_int("seed", seed, 0)
+    check_int("tokens", tokens, 1)
+    check_int("experts", experts, 1)
+    check_int("top_k", top_k, 1)
+    check_int("seed", seed, 0)
     if top_k > experts:
         raise TraceError(f"`top_k` must be at most `experts` ({experts}), not {top_k!r}")
     if kind not in KINDS:
@@ -218,6 +239,18 @@ def synthetic_trace(
             meta["std"] = std
     if kind != "uniform":
         log_popularity = rng.permutation(log_popularity)
+    return Trace(draw(log_popularity, tokens=tokens, top_k=top_k, rng=rng), meta)
+
+
+def draw(
+    log_popularity: NDArray[np.floating[Any]],
+    *,
+    tokens: int,
+    top_k: int,
+    rng: np.random.Generator,
+) -> NDArray[np.int64]:
+    """Draw different experts for each token, one by one in proportion to their popularity."""
+    experts = len(log_popularity)
     # Gumbel top-k: the k largest of log p + noise are a draw without replacement by p.
     step = max(1, _BLOCK // experts)
     ids = np.empty((tokens, top_k), dtype=np.int64)
@@ -225,10 +258,11 @@ def synthetic_trace(
         rows = min(step, tokens - start)
         score = log_popularity + rng.gumbel(size=(rows, experts))
         ids[start : start + rows] = np.argsort(-score, axis=1, kind="stable")[:, :top_k]
-    return Trace(ids, meta)
+    return ids
 
 
-def _lines(path: Path) -> Iterator[tuple[int, str]]:
+def lines_of(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield number and text of each line of a file, compressed if its name ends in ``.gz``."""
     number = 0
     try:
         opener = gzip.open if path.name.endswith(".gz") else open
@@ -243,7 +277,7 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
         raise TraceError(f"{path}:1: {error.strerror}") from error
 
 
-def _row(record: Mapping[str, Any], experts: int, where: str) -> list[int]:
+def _row(record: Mapping[str, Any], experts: int, where: str, *, masked: bool) -> list[int]:
     if "ids" not in record:
         raise TraceError(f"{where}: `ids` is missing")
     ids = record["ids"]
@@ -252,13 +286,28 @@ def _row(record: Mapping[str, Any], experts: int, where: str) -> list[int]:
     for expert in ids:
         if not isinstance(expert, int) or isinstance(expert, bool):
             raise TraceError(f"{where}: an expert must be an integer, not {expert!r}")
-        if not 0 <= expert < experts:
+        if not -masked <= expert < experts:
             raise TraceError(f"{where}: an expert must be 0 to {experts - 1}, not {expert!r}")
-    if len(set(ids)) != len(ids):
+    chosen = [expert for expert in ids if expert >= 0]
+    if len(set(chosen)) != len(chosen):
         raise TraceError(f"{where}: the experts of a token must differ, not {ids!r}")
     return ids
 
 
-def _check_int(name: str, value: object, low: int) -> None:
+def _weights(values: object, count: int, where: str) -> list[float]:
+    if not isinstance(values, list) or len(values) != count:
+        raise TraceError(f"{where}: `w` must be a list of {count} weights, not {values!r}")
+    for value in values:
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not _is_f32(value):
+            raise TraceError(f"{where}: a weight must be a number, not {value!r}")
+    return values
+
+
+def _is_f32(value: float) -> bool:
+    return abs(value) <= float(np.finfo(np.float32).max)
+
+
+def check_int(name: str, value: object, low: int) -> None:
+    """Refuse what is not an integer of `low` or more."""
     if not isinstance(value, int) or isinstance(value, bool) or value < low:
         raise TraceError(f"`{name}` must be an integer of {low} or more, not {value!r}")

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 import gzip
+import json
 import re
 from pathlib import Path
 
 import numpy as np
 import pytest
+from dysharp.gen.loads import trace_of_loads
 from dysharp.gen.traces import KINDS, Trace, TraceError, read_trace, synthetic_trace, write_trace
 from hypothesis import given
 from hypothesis import strategies as st
@@ -253,3 +255,80 @@ def test_real_traces_are_read(model, experts, top_k):
     assert trace.meta["num_experts"] == experts
     with pytest.raises(TraceError, match=r":\d+: an expert must be 0 to 31, not \d+$"):
         read_trace(path, 32)
+
+
+def test_weights_are_read_and_written(tmp_path):
+    path = tmp_path / "trace.jsonl"
+    path.write_text('{"ids": [3, 1], "w": [0.1, 0.9]}\n{"ids": [0, 2], "w": [1, -2.5e-7]}\n')
+    trace = read_trace(path, 4)
+    assert trace.weights.dtype == np.float32
+    assert trace.weights.tolist() == np.float32([[0.1, 0.9], [1, -2.5e-7]]).tolist()
+    again = tmp_path / "again.jsonl.gz"
+    write_trace(again, trace)
+    assert np.array_equal(read_trace(again, 4).weights, trace.weights)
+    path.write_text('{"ids": [3, 1], "w": [0.1, 0.9]}\n{"ids": [0, 2]}\n')
+    assert read_trace(path, 4).weights is None
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[0.5]", "`w` must be a list of 2 weights, not [0.5]"),
+        ("0.5", "`w` must be a list of 2 weights, not 0.5"),
+        ('[0.5, "1"]', "a weight must be a number, not '1'"),
+        ("[0.5, true]", "a weight must be a number, not True"),
+        ("[0.5, NaN]", "a weight must be a number, not nan"),
+        ("[0.5, 1e39]", "a weight must be a number, not 1e+39"),
+    ],
+)
+def test_wrong_weights(tmp_path, text, message):
+    path = tmp_path / "trace.jsonl"
+    path.write_text(f'{{"ids": [3, 1], "w": {text}}}\n')
+    with pytest.raises(TraceError, match=f":1: {re.escape(message)}$"):
+        read_trace(path, 4)
+
+
+def test_masked_experts(tmp_path):
+    path = tmp_path / "trace.jsonl"
+    path.write_text('{"ids": [3, -1, -1]}\n')
+    assert read_trace(path, 4, masked=True).ids.tolist() == [[3, -1, -1]]
+    with pytest.raises(TraceError, match=r":1: an expert must be 0 to 3, not -1$"):
+        read_trace(path, 4)
+    path.write_text('{"ids": [3, -1, 3]}\n')
+    with pytest.raises(TraceError, match="the experts of a token must differ"):
+        read_trace(path, 4, masked=True)
+
+
+def test_trace_of_loads_follows_the_loads(tmp_path):
+    path = tmp_path / "loads.json.gz"
+    loads = [[0] * 8, [8, 4, 2, 1, 1, 0, 0, 0]]
+    path.write_bytes(gzip.compress(json.dumps({"logical_count": loads}).encode()))
+    trace = trace_of_loads(path, layer=1, tokens=20_000, top_k=1, seed=3)
+    share = np.bincount(trace.ids.reshape(-1), minlength=8) / 20_000
+    assert np.abs(share - np.array(loads[1]) / 16).max() < 0.02
+    assert (trace.meta["loads"], trace.meta["num_experts"]) == ("loads.json.gz", 8)
+    again = trace_of_loads(path, layer=1, tokens=20_000, top_k=1, seed=3)
+    assert np.array_equal(again.ids, trace.ids)
+    with pytest.raises(TraceError, match="`top_k` must be at most 5, the experts with a load"):
+        trace_of_loads(path, layer=1, tokens=1, top_k=6, seed=3)
+
+
+@pytest.mark.parametrize(
+    ("content", "layer", "message"),
+    [
+        ("{", 0, "loads.json:1: malformed JSON: "),
+        ("[]", 0, "`logical_count` must be a list of layers"),
+        ('{"logical_count": 3}', 0, "`logical_count` must be a list of layers"),
+        ('{"logical_count": [[1]]}', 1, "`layer` must be 0 to 0, not 1"),
+        ('{"logical_count": [[1]]}', -1, "`layer` must be an integer of 0 or more, not -1"),
+        ('{"logical_count": [[0, 0]]}', 0, "layer 0 has no loads; another one may"),
+        ('{"logical_count": [["a"]]}', 0, "the loads of layer 0 must be numbers"),
+        ('{"logical_count": [[1, -1]]}', 0, "must be numbers of 0 or more"),
+        ('{"logical_count": [[1, [2]]]}', 0, "the loads of layer 0 must be numbers"),
+    ],
+)
+def test_wrong_loads(tmp_path, content, layer, message):
+    path = tmp_path / "loads.json"
+    path.write_text(content)
+    with pytest.raises(TraceError, match=re.escape(message)):
+        trace_of_loads(path, layer=layer, tokens=1, top_k=1, seed=0)
