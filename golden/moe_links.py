@@ -59,7 +59,8 @@ def packet_lengths(
     edges = (first[:, None] + np.arange(1, most + 1)) * size
     ends = np.minimum(edges, (begin + hsize)[:, None])
     starts = np.concatenate([begin[:, None], ends[:, :-1]], axis=1)
-    return (ends - starts) // FLIT_BYTES
+    lengths: IntArray = (ends - starts) // FLIT_BYTES
+    return lengths
 
 
 def link_flits(

@@ -19,8 +19,9 @@ from dysharp.synth.report import print_report, report_dict, write_report
 from rich.console import Console
 from rich.table import Table
 
+from .lib.progress import Progress
 from .lib.run import SimulationError
-from .replay import Progress, replay
+from .replay import replay
 from .replay_report import print_replay
 from .results import write_results
 from .switch.environment import Pace, Phase, SwitchEnvironment

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from dysharp.gen.errors import UserError
 from dysharp.golden.arrays import IntArray
 
-__all__ = ["LinkUse", "draw_link_use"]
+__all__ = ["LinkUse", "check_picture", "draw_link_use"]
 
 _WINDOWS = 240
 
@@ -43,6 +43,12 @@ class LinkUse:
         return shares
 
 
+def check_picture(path: Path) -> None:
+    """Refuse names that are of no known kind of picture."""
+    if path.suffix not in (".png", ".svg"):
+        raise UserError(f"the picture must end in .png or .svg, not {path.name!r}")
+
+
 def draw_link_use(path: Path, runs: Sequence[LinkUse]) -> None:
     """Draw the use of all links, runs one after the other, as PNG or SVG.
 
@@ -51,8 +57,7 @@ def draw_link_use(path: Path, runs: Sequence[LinkUse]) -> None:
     UserError
         The file name ends otherwise, or the file cannot be written.
     """
-    if path.suffix not in (".png", ".svg"):
-        raise UserError(f"the picture must end in .png or .svg, not {path.name!r}")
+    check_picture(path)
     # Not at the top: it takes a second to import.
     import matplotlib
 

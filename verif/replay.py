@@ -1,12 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sends the tokens of an expert-routing trace through the generated switch, and their sums back."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from threading import Event, Thread
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from dysharp.gen.traces import Trace, read_trace
@@ -16,26 +13,19 @@ from dysharp.golden.switch import SwitchConfig
 from dysharp.rtl.flits import DType, Order, Stage, Vc
 from dysharp.rtl.params import PRESETS, SwitchParams
 
+from .lib.progress import Progress, nothing, watched
 from .lib.responder import MEMORY_FLITS, Responder
 from .lib.run import SimulationError
 from .plan import Placement, Plan, ReplayError, Sums, check_int, experts_of, plan_replay
 from .switch.environment import Pace, Phase, PhaseResult, SwitchEnvironment
 from .switch.scoreboard import Scoreboard
 
-__all__ = ["Progress", "ReplayResult", "check_answered", "load_trace", "replay", "switch_for"]
+__all__ = ["ReplayResult", "check_answered", "load_trace", "replay", "switch_for"]
 
 _DEPTH = PRESETS["default"].ingress_depth
 _MOST = 4096
-_LOG_LINE = 42  # bytes of a flit in a log of `sv/link_sink.sv`
 _SMALL = 3
 """Numbers of at most this size have a sum that every type holds exactly, in any order."""
-
-
-class Progress(Protocol):
-    """Told what is under way."""
-
-    def __call__(self, what: str, part: float = 0.0) -> None:
-        """Take what is under way, and which part of it is done, 0 to 1; 0 if nobody knows."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -221,7 +211,7 @@ def replay(
     SimulationError
         The simulator failed, or the switch did not do what the golden model says.
     """
-    tell = progress or _nothing
+    tell = progress or nothing
     sums = sums or Sums()
     check_int("ready", ready, 1, 100)
     check_int("delay", delay[0], 0, delay[1])
@@ -260,7 +250,7 @@ def replay(
     where = environment.where(name)
     # A receiver needs room for the longest packet and 4 flits more.
     pace = Pace(depth=max(_DEPTH, _power_of_two(params.max_request_flits + 4)), ready=ready)
-    with _watched(where, int(plan.flits_out.sum()), tell):
+    with watched(where, "out0_*.log", int(plan.flits_out.sum()), tell):
         (result,) = environment.run([phase], name=name, seed=seed, pace=pace)
     tell("checking every packet")
     problems = result.problems()
@@ -319,29 +309,5 @@ def _small_numbers(dtype: DType, rng: np.random.Generator) -> FlitArray:
     return words[: MEMORY_FLITS * 16].copy().view(np.uint64).reshape(MEMORY_FLITS, 2)
 
 
-def _nothing(what: str, part: float = 0.0) -> None:
-    pass
-
-
 def _power_of_two(least: int) -> int:
     return 1 << (least - 1).bit_length()
-
-
-@contextmanager
-def _watched(where: Path, flits: int, tell: Progress) -> Iterator[None]:
-    """Tell from the growth of the output logs how far a run is."""
-    ended = Event()
-
-    def watch() -> None:
-        while not ended.wait(0.3):
-            seen = sum(path.stat().st_size for path in where.glob("out0_*.log"))
-            tell("simulating", min(1.0, seen / _LOG_LINE / flits))
-
-    thread = Thread(target=watch, daemon=True)
-    tell("simulating")
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()

@@ -4,6 +4,7 @@
 import json
 import platform
 from collections.abc import Mapping
+from enum import Enum
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -55,9 +56,16 @@ def write_results(
     }
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+        path.write_text(json.dumps(report, indent=2, default=_plain) + "\n", encoding="utf-8")
     except OSError as error:
         raise UserError(f"cannot write {path}: {error.strerror}") from error
+
+
+def _plain(value: object) -> object:
+    """Members of enumerations are told by their names."""
+    if isinstance(value, Enum):
+        return value.name
+    raise TypeError(f"no JSON for {value!r}")
 
 
 def _version(name: str) -> str | None:
