@@ -9,7 +9,8 @@ from types import ModuleType, SimpleNamespace
 import pytest
 from dysharp.gen import cli
 from dysharp.gen.traces import synthetic_trace, write_trace
-from dysharp.verif import commands
+from dysharp.rtl.system import SYSTEM_PRESETS
+from dysharp.verif import commands, console, layer, run_command
 from dysharp.verif.lib.run import SimulationError
 from dysharp.verif.results import tool_versions, write_results
 
@@ -41,6 +42,8 @@ def on(trace, **changes):
     options = {"gpus": 4, "experts_per_gpu": 4, "payload": 128, "packets_per_token": 2}
     words = ["run", "--trace", trace]
     for name, value in (options | changes).items():
+        if value is None:
+            continue
         words += [f"--{name.replace('_', '-')}", value]
     return words
 
@@ -118,16 +121,62 @@ def test_run_ends_with_1_when_a_check_fails(run, trace, monkeypatch):
     def fail(*_, **__):
         raise SimulationError("one difference\nin two lines")
 
-    monkeypatch.setattr(commands, "replay", fail)
+    monkeypatch.setattr(run_command, "replay", fail)
     assert run(*on(trace)) == (1, "", "dysharp: one difference in two lines\n")
 
 
 def test_run_ends_with_2_when_a_tool_is_missing(run, trace, monkeypatch):
-    monkeypatch.setattr(commands.shutil, "which", lambda name: None)
-    monkeypatch.setattr(commands, "find_spec", lambda name: None)
+    monkeypatch.setattr(console.shutil, "which", lambda name: None)
+    monkeypatch.setattr(console, "find_spec", lambda name: None)
     missing = "g++, make, perl, verilator: not found"
     message = f"dysharp: {missing}; `dysharp doctor` tells the command that brings it\n"
     assert run(*on(trace)) == (2, "", message)
+
+
+def on_layer(trace, **changes):
+    """Return the arguments of `dysharp run` with a whole layer."""
+    return on(trace, **{"payload": None, "packets_per_token": None, "hidden": 128} | changes)
+
+
+def test_run_of_a_layer(run, trace, tmp_path, monkeypatch):
+    monkeypatch.setattr(layer, "system_for", lambda *sizes: SYSTEM_PRESETS["tiny"])
+    figures, picture = tmp_path / "figures.json", tmp_path / "links.svg"
+    code, out, err = run(
+        *on_layer(trace, mode="together", tokens=20, json=figures, picture=picture, at_once=2),
+        "--out",
+        BUILD / "sim",
+    )
+    assert (code, err) == (0, "")
+    for text in ("links", "together", "efficiency", f"wrote {picture}", f"wrote {figures}"):
+        assert text in out
+    found = json.loads(figures.read_text())
+    assert found["efficiency"] == found["ideal_cycles"] / found["measured_cycles"]
+    assert found["bit_exact"] is True
+    assert (found["tokens"], found["pairs"], found["hidden"]) == (20, 80, 128)
+    assert found["link_flits"] == found["planned_link_flits"]
+    assert found["parameters"]["system"]["gpu"]["tlb_form"] == "SETS"
+    assert (found["parameters"]["mode"], found["parameters"]["at_once"]) == ("together", 2)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"hidden": 24}, "`hidden` must be a multiple of 16 up to 1048576 bytes, not 24"),
+        ({"hidden": None}, "`hidden`, or `payload` and `packets_per_token`, must be given"),
+        ({"hidden": None, "mode": "serial"}, "`mode` goes with `hidden` only"),
+        ({"payload": 128}, "`payload` goes without `hidden` only"),
+        ({"mode": "x"}, "`mode` of a layer must be one of dispatch, .*, together, not 'x'"),
+        ({"dtype": "u32"}, "`dtype` of a layer must be one of f32, .*, bf16_acc32, not 'u32'"),
+        ({"links_per_gpu": 2}, "`links_per_gpu` of a layer must be 1, not 2"),
+        ({"picture": "a.jpg"}, r"the picture must end in .png or .svg, not 'a.jpg'"),
+        ({"experts_per_gpu": 512}, "4 GPUs with 512 experts each: `experts` times `objects` .*"),
+        ({"inner": 0}, "`inner` must be 1 or more, not 0"),
+    ],
+)
+def test_run_of_a_layer_with_a_wrong_option(run, trace, tmp_path, changes, message):
+    code, out, err = run(*on_layer(trace, out=tmp_path / "out", **changes))
+    assert (code, out) == (2, "")
+    assert re.fullmatch(f"dysharp: {message}\n", err)
 
 
 class TestVerify:
@@ -262,9 +311,9 @@ def test_write_results_refuses_names_that_are_taken(tmp_path):
 
 
 def test_results_that_cannot_be_written_are_a_user_error(run, trace, tmp_path, monkeypatch):
-    figures = SimpleNamespace(figures=dict, params=commands.switch_for(4))
-    monkeypatch.setattr(commands, "replay", lambda *_, **__: figures)
-    monkeypatch.setattr(commands, "print_replay", lambda *_: None)
+    figures = SimpleNamespace(figures=dict, params=run_command.switch_for(4))
+    monkeypatch.setattr(run_command, "replay", lambda *_, **__: figures)
+    monkeypatch.setattr(run_command, "print_replay", lambda *_: None)
     (tmp_path / "file").touch()
     code, _, err = run(*on(trace, json=tmp_path / "file" / "r.json"))
     assert code == 2
