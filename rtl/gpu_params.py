@@ -44,7 +44,7 @@ class GpuParams:
     packet_flits : int
         Data flits up to which accesses are merged: 1, 2, 4, 8 or 16.
     flush_cycles : int
-        A packet that has not grown for so many cycles is sent.
+        A packet that could leave and has not grown for so many cycles is sent.
     objects : int
         Multicast objects that the hub knows at once, 1 to 16.
     experts : int

@@ -154,7 +154,7 @@ def test_run_of_a_layer(run, trace, tmp_path, monkeypatch):
     assert found["bit_exact"] is True
     assert (found["tokens"], found["pairs"], found["hidden"]) == (20, 80, 128)
     assert found["link_flits"] == found["planned_link_flits"]
-    assert found["parameters"]["system"]["gpu"]["tlb_form"] == "SETS"
+    assert found["parameters"]["system"]["gpu"]["tlb_form"] == "CAM"
     assert (found["parameters"]["mode"], found["parameters"]["at_once"]) == ("together", 2)
 
 

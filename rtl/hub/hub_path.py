@@ -5,15 +5,16 @@ from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
+from ..common.check import check
+from ..common.ram_fifo import RamFifo
 from ..flits import FLIT_BITS, FLIT_BYTES, MAX_DATA_FLITS
 from ..gpu_params import GpuParams
 from .answer_queues import AnswerQueues
 from .issue import MemoryIssue
 from .loads import Loads
-from .path_layouts import JOB, MAX_REDS, lane_bits, rows_of
+from .path_layouts import JOB, MAX_REDS, STREAMS, rows_of
 from .places import Places
 from .ports import Lookup, MemorySignature, Translation
-from .ram_fifo import RamFifo
 from .receiver import HubReceiver
 from .reply_stream import ReplyStream
 from .sequencer import Sequencer
@@ -88,21 +89,22 @@ class HubPath(wiring.Component):
         m = Module()
         params = self._params
         memory = self.memory
-        lanes = lane_bits(params)
         m.submodules.receiver = receiver = HubReceiver(params)
         m.submodules.splitter = splitter = Splitter(params)
-        m.submodules.jobs = jobs = RamFifo(width=JOB.size, depth=max(8, params.lookups))
+        m.submodules.jobs = jobs = RamFifo(JOB.size, max(8, params.lookups))
         m.submodules.places = places = Places(params)
         m.submodules.sequencer = sequencer = Sequencer(params)
         m.submodules.issue = issue = MemoryIssue(params)
         m.submodules.stores = stores = Stores()
-        m.submodules.order = order = RamFifo(width=1 + 2 * lanes, depth=2 * rows_of(params))
-        streams = [ReplyStream(params) for _ in range(2)]
-        m.submodules.stream0, m.submodules.stream1 = streams
+        rows = [rows_of(params, number) for number in range(STREAMS)]
+        m.submodules.order = order = RamFifo(
+            width=issue.order.shape().size, depth=1 << (sum(rows) - 1).bit_length()
+        )
+        streams = [ReplyStream(params, most) for most in rows]
         m.submodules.loads = loads = Loads(params)
         red_flits = MAX_REDS * MAX_DATA_FLITS
-        m.submodules.red_data = red_data = RamFifo(width=FLIT_BITS + FLIT_BYTES, depth=red_flits)
-        m.submodules.backs = backs = RamFifo(width=FLIT_BITS + FLIT_BYTES + 1, depth=red_flits)
+        m.submodules.red_data = red_data = RamFifo(FLIT_BITS + FLIT_BYTES, red_flits)
+        m.submodules.backs = backs = RamFifo(FLIT_BITS + FLIT_BYTES + 1, red_flits)
         m.submodules.answers = answers = AnswerQueues(params)
 
         # Requests come in.
@@ -126,9 +128,9 @@ class HubPath(wiring.Component):
         # They are carried out.
         m.d.comb += [
             sequencer.presum.eq(self.presum),
-            sequencer.job.eq(jobs.r_data),
-            sequencer.job_valid.eq(jobs.valid),
-            jobs.take.eq(sequencer.job_take),
+            sequencer.job.eq(jobs.o.payload),
+            sequencer.job_valid.eq(jobs.o.valid),
+            jobs.o.ready.eq(sequencer.job_take),
             sequencer.whole.eq(receiver.whole),
             sequencer.verdict_valid.eq(places.verdict_valid),
             sequencer.verdict_bad.eq(places.verdict_bad),
@@ -157,17 +159,19 @@ class HubPath(wiring.Component):
             stores.write_error.eq(memory.write_error),
             order.w_en.eq(issue.order_en),
             order.w_data.eq(issue.order),
-            order.take.eq(memory.reply),
+            order.o.ready.eq(memory.reply),
         ]
-        of_reply = data.View(issue.order.shape(), order.r_data)
+        of_reply = data.View(issue.order.shape(), order.o.payload)
         for number, replies in enumerate(streams):
+            m.submodules[f"stream{number}"] = replies
             m.d.comb += [
                 replies.w_en.eq(memory.reply & (of_reply.stream == number)),
                 replies.w_data.eq(memory.reply_data),
                 replies.w_error.eq(memory.reply_error),
                 replies.w_first.eq(of_reply.first),
                 replies.w_last.eq(of_reply.last),
-                loads.valid[number].eq(replies.valid),
+                loads.some[number].eq(replies.some),
+                replies.claim.eq(loads.claim[number]),
                 loads.flit[number].eq(replies.flit),
                 loads.error[number].eq(replies.error),
                 replies.take.eq(loads.take[number]),
@@ -176,15 +180,17 @@ class HubPath(wiring.Component):
         m.d.comb += [
             red_data.w_en.eq(issue.copy_en),
             red_data.w_data.eq(Cat(issue.copy_flit, issue.copy_strobe)),
-            loads.red_valid.eq(red_data.valid),
-            Cat(loads.red_flit, loads.red_strobe).eq(red_data.r_data),
-            red_data.take.eq(loads.red_take),
+            loads.red_en.eq(issue.copy_en),
+            Cat(loads.red_flit, loads.red_strobe).eq(red_data.o.payload),
+            red_data.o.ready.eq(loads.red_take),
             backs.w_en.eq(loads.back_en),
             backs.w_data.eq(Cat(loads.back_flit, loads.back_strobe, loads.back_error)),
-            issue.back_valid.eq(backs.valid),
-            Cat(issue.back_flit, issue.back_strobe, issue.back_error).eq(backs.r_data),
-            backs.take.eq(issue.back_take),
+            issue.back_valid.eq(backs.o.valid),
+            Cat(issue.back_flit, issue.back_strobe, issue.back_error).eq(backs.o.payload),
+            backs.o.ready.eq(issue.back_take),
         ]
+
+        check(m, platform, ~loads.red_take | red_data.o.valid, "hub path: no data for the lanes")
 
         # Answers go out.
         m.d.comb += [

@@ -9,7 +9,15 @@ from ..common.bits import tree
 from ..common.ram import Ram
 from ..flits import FLIT_BITS, FLIT_BYTES, MAX_BYTE_ENABLE_FLITS
 from ..gpu_params import GpuParams
-from .path_layouts import MAX_PLACE_BITS, Segment, choose, lane_bits, rows_of, segment_layout
+from .path_layouts import (
+    MAX_PLACE_BITS,
+    STREAMS,
+    Segment,
+    choose,
+    lane_bits,
+    rows_of,
+    segment_layout,
+)
 from .ports import MemorySignature
 
 __all__ = ["MemoryIssue"]
@@ -50,7 +58,7 @@ class MemoryIssue(wiring.Component):
     order_en, order : Out
         For each read, in order, before it is sent: ``stream``, and the ``first`` and ``last`` flit
         of the beat that count.
-    row_freed : In(2)
+    row_freed : In(4)
         A beat of this reply stream has left its buffer.
     copy_en, copy_flit, copy_strobe : Out
         A flit of data for the lanes.
@@ -93,8 +101,12 @@ class MemoryIssue(wiring.Component):
                 "mark": Out(1),
                 "mark_full": In(1),
                 "order_en": Out(1),
-                "order": Out(data.StructLayout({"stream": 1, "first": lanes, "last": lanes})),
-                "row_freed": In(2),
+                "order": Out(
+                    data.StructLayout(
+                        {"stream": (STREAMS - 1).bit_length(), "first": lanes, "last": lanes}
+                    )
+                ),
+                "row_freed": In(STREAMS),
                 "copy_en": Out(1),
                 "copy_flit": Out(FLIT_BITS),
                 "copy_strobe": Out(FLIT_BYTES),
@@ -115,8 +127,8 @@ class MemoryIssue(wiring.Component):
         flits = params.memory_flits
         lane = (flits - 1).bit_length()
         slot_bits = (params.hub_flits - 1).bit_length()
-        rows = rows_of(params)
-        numbers = max(12, (2 * rows).bit_length() + 2)
+        rows = [rows_of(params, number) for number in range(STREAMS)]
+        numbers = max(12, sum(rows).bit_length() + 2)
         memory = self.memory
 
         # Stage 0: the segment at work. `index`: which flit of it lane 0 of the beat is.
@@ -197,18 +209,18 @@ class MemoryIssue(wiring.Component):
         )
 
         # What holds the beat up.
-        used = [Signal(range(rows + 1), name=f"used_{n}") for n in range(2)]
-        row_ok = Signal(2, init=3)
-        for number, count in enumerate(used):
-            count_next = Signal(range(rows + 2), name=f"used_next_{number}")
+        row_ok = Signal(STREAMS, init=-1)
+        for number, most in enumerate(rows):
+            count = Signal(range(most + 1), name=f"used_{number}")
+            count_next = Signal(range(most + 2), name=f"used_next_{number}")
             sends = go & reads & (now.stream == number)
             m.d.comb += count_next.eq(count + sends - self.row_freed[number])
-            m.d.sync += [count.eq(count_next), row_ok[number].eq(count_next < rows)]
+            m.d.sync += [count.eq(count_next), row_ok[number].eq(count_next < most)]
         m.d.comb += [
             go.eq(
                 have
                 & moves1
-                & (~reads | Mux(now.stream, row_ok[1], row_ok[0]))
+                & (~reads | choose(list(row_ok), now.stream))
                 & (~writes | ~self.mark_full)
                 & (~back | self.back_valid)
             ),

@@ -16,6 +16,7 @@ __all__ = [
     "LONGEST_ANSWER",
     "MAX_PLACE_BITS",
     "MAX_REDS",
+    "STREAMS",
     "Segment",
     "Sum",
     "answer_header",
@@ -39,6 +40,9 @@ MAX_REDS = 8
 
 MAX_PLACE_BITS = 44
 """Of an address in flits."""
+
+STREAMS = 4
+"""Reply streams: targets that are added in one pass."""
 
 _JOB_FIELDS = (
     "address",
@@ -102,9 +106,13 @@ def lane_bits(params: GpuParams) -> int:
     return max(1, (params.memory_flits - 1).bit_length())
 
 
-def rows_of(params: GpuParams) -> int:
-    """Beats that each of the two reply streams holds: at least those of the longest target."""
-    return max(MAX_DATA_FLITS, params.hub_flits // params.memory_flits // 2)
+def rows_of(params: GpuParams, stream: int) -> int:
+    """Beats that a reply stream holds: at least those of the longest target.
+
+    The last stream, which every load uses, has twice as many.
+    """
+    rows = max(MAX_DATA_FLITS, params.hub_flits // params.memory_flits // 2)
+    return rows * 2 if stream == STREAMS - 1 else rows
 
 
 def segment_layout(params: GpuParams) -> data.StructLayout:
@@ -121,7 +129,7 @@ def segment_layout(params: GpuParams) -> data.StructLayout:
             "length": 5,
             "slot": (params.hub_flits - 1).bit_length(),
             "masked": 1,
-            "stream": 1,
+            "stream": (STREAMS - 1).bit_length(),
             "free": 5,
         }
     )
@@ -141,14 +149,15 @@ def store_record_layout() -> data.StructLayout:
 def load_record_layout() -> data.StructLayout:
     """One part of a load, or one ``MM_RED``.
 
-    ``targets``: how many are added up. ``count``: how many the answer covers. ``bad``: it is
-    refused, nothing was read.
+    ``begin``: reply stream of its first target. ``targets``: how many are added up. ``count``: how
+    many the answer covers. ``bad``: it is refused, nothing was read.
     """
     return data.StructLayout(
         {
             "answer": ANSWER,
             "kind": Sum,
             "length": 5,
+            "begin": (STREAMS - 1).bit_length(),
             "targets": COUNT_BITS,
             "count": COUNT_BITS,
             "op": 3,

@@ -5,11 +5,11 @@ from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from ..common.ram_fifo import RamFifo
 from ..flits import Status
 from ..gpu_params import GpuParams
 from .path_layouts import MAX_PLACE_BITS
 from .ports import Translation
-from .ram_fifo import RamFifo
 
 __all__ = ["Places"]
 
@@ -66,9 +66,9 @@ class Places(wiring.Component):
         params = self._params
         # A request is begun when all its places are there: two of the longest fit.
         depth = max(16, 2 << (params.max_targets - 1).bit_length())
-        m.submodules.marks = marks = RamFifo(width=1, depth=max(8, 2 * params.lookups))
-        m.submodules.places = places = RamFifo(width=MAX_PLACE_BITS + 1, depth=depth)
-        m.submodules.verdicts = verdicts = RamFifo(width=1, depth=depth)
+        m.submodules.marks = marks = RamFifo(1, max(8, 2 * params.lookups))
+        m.submodules.places = places = RamFifo(MAX_PLACE_BITS + 1, depth)
+        m.submodules.verdicts = verdicts = RamFifo(1, depth)
         comes = Signal()
         bad = Signal()
         was_bad = Signal()
@@ -81,9 +81,9 @@ class Places(wiring.Component):
         level = Signal(range(depth + 2))
         has_room = Signal()
         m.d.comb += [
-            translation.ready.eq(marks.valid & has_room),
+            translation.ready.eq(marks.o.valid & has_room),
             comes.eq(translation.ready & translation.valid),
-            marks.take.eq(comes),
+            marks.o.ready.eq(comes),
             marks.w_en.eq(self.mark_en),
             marks.w_data.eq(self.mark),
             self.mark_full.eq(marks.full),
@@ -92,18 +92,18 @@ class Places(wiring.Component):
             places.w_data.eq(Cat(w_place, w_good)),
             verdicts.w_en.eq(w_en & w_last),
             verdicts.w_data.eq(bad),
-            self.verdict_valid.eq(verdicts.valid),
-            self.verdict_bad.eq(verdicts.r_data),
-            verdicts.take.eq(self.verdict_take),
-            self.valid.eq(places.valid),
-            Cat(self.place, self.good).eq(places.r_data),
-            places.take.eq(self.take),
+            self.verdict_valid.eq(verdicts.o.valid),
+            self.verdict_bad.eq(verdicts.o.payload),
+            verdicts.o.ready.eq(self.verdict_take),
+            self.valid.eq(places.o.valid),
+            Cat(self.place, self.good).eq(places.o.payload),
+            places.o.ready.eq(self.take),
         ]
         m.d.sync += [
             w_en.eq(comes),
             w_place.eq(translation.payload.address[4:]),
             w_good.eq(translation.payload.status == Status.OK),
-            w_last.eq(marks.r_data),
+            w_last.eq(marks.o.payload),
             level.eq(level + comes - self.take),
             has_room.eq(level < depth - 2),
         ]

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sequencer: carries out requests in their order, target by target."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..common.bits import any_of, is_one_of
+from ..common.ram_fifo import RamFifo
 from ..flits import MAX_DATA_FLITS, WIDE, Addressing, Kind
 from ..gpu_params import GpuParams
 from .path_layouts import (
@@ -13,6 +14,7 @@ from .path_layouts import (
     JOB,
     MAX_PLACE_BITS,
     MAX_REDS,
+    STREAMS,
     Segment,
     Sum,
     answer_of,
@@ -20,12 +22,20 @@ from .path_layouts import (
     segment_layout,
     store_record_layout,
 )
-from .ram_fifo import RamFifo
 
 __all__ = ["Sequencer"]
 
 _AREA_FLITS = 4  # as a power of two: a target lies in one area of 16 flits or in two
 _AREA_BITS = 12
+
+
+def _remainder_of_3(value: Value) -> tuple[Value, Value]:
+    """Whether a number has the remainder 1, and 2: those of the sum of its digits to base 4."""
+    most = 3 * ((len(value) + 1) // 2)
+    digits = sum((value[at : at + 2] for at in range(2, len(value), 2)), value[:2])
+    digits = digits[: most.bit_length()]
+    found = [is_one_of(digits, range(n, 1 << len(digits), 3)) for n in (1, 2)]
+    return found[0], found[1]
 
 
 class _State(enum.Enum, shape=2):
@@ -120,8 +130,8 @@ class Sequencer(wiring.Component):
         red_layout = data.StructLayout(
             {"place": MAX_PLACE_BITS, "length": 5, "silent": 1, "answer": ANSWER}
         )
-        m.submodules.reds = reds = RamFifo(width=red_layout.size, depth=MAX_REDS)
-        red = data.View(red_layout, reds.r_data)
+        m.submodules.reds = reds = RamFifo(red_layout.size, MAX_REDS)
+        red = data.View(red_layout, reds.o.payload)
         backs = Signal(range(MAX_REDS + 1))  # back from the lanes
         areas = [Signal(_AREA_BITS, name=f"area_{n}") for n in range(MAX_REDS)]
         locked = Signal(MAX_REDS)
@@ -171,7 +181,7 @@ class Sequencer(wiring.Component):
         writes_back = Signal()
         m.d.comb += [
             room.eq(~segment.valid | segment.ready),
-            writes_back.eq(idle & (backs != 0) & reds.valid & room & ~self.store_full),
+            writes_back.eq(idle & (backs != 0) & reds.o.valid & room & ~self.store_full),
             begins.eq(
                 idle
                 & ~writes_back
@@ -182,7 +192,7 @@ class Sequencer(wiring.Component):
             ),
             self.job_take.eq(begins),
             self.verdict_take.eq(begins),
-            reds.take.eq(writes_back),
+            reds.o.ready.eq(writes_back),
         ]
         m.d.sync += backs.eq(backs + self.red_done - writes_back)
 
@@ -197,7 +207,7 @@ class Sequencer(wiring.Component):
         left = Signal.like(job.count)
         slots = Signal(5)  # of its data
         slot = Signal((params.hub_flits - 1).bit_length())
-        side = Signal()  # stream of the next read
+        to_stream = Signal(range(STREAMS))  # of the next read
         with m.If(begins):
             new = self.job
             dtype = new.dtype
@@ -207,15 +217,26 @@ class Sequencer(wiring.Component):
                 & (new.count != 1)
                 & (~wide | ((new.count != 2) & (new.length <= MAX_DATA_FLITS // 2)))
             )
+            # Passes end with the last stream. Those behind the first one have three targets, and
+            # their sums take the place of one.
+            rest_1, rest_2 = _remainder_of_3(new.count)
+            is_red_job = job_kind == Kind.RED
+            m.d.sync += to_stream.eq(
+                Mux(
+                    is_red_job | (sums & rest_2),
+                    STREAMS - 2,
+                    Mux(sums & ~rest_1, STREAMS - 3, Mux(sums & ~wide, 0, STREAMS - 1)),
+                )
+            )
             m.d.sync += [
                 job.eq(new),
                 bad.eq(self.verdict_bad),
                 stores.eq(job_kind == Kind.STORE),
                 loads.eq(job_kind == Kind.LOAD),
-                is_red.eq(job_kind == Kind.RED),
+                is_red.eq(is_red_job),
                 how.eq(
                     Mux(
-                        job_kind == Kind.RED,
+                        is_red_job,
                         Sum.RED.value,
                         Mux(sums, Mux(wide, Sum.WIDE.value, Sum.NARROW.value), Sum.NONE.value),
                     )
@@ -251,7 +272,7 @@ class Sequencer(wiring.Component):
             made.length.eq(job.length),
             made.slot.eq(slot + job.byte_enable),
             made.masked.eq(job.byte_enable),
-            made.stream.eq(side),
+            made.stream.eq(to_stream),
             made.free.eq(Mux(last & ~begins_red, slots, 0)),
             makes.eq(goes & ~(loads & bad)),
         ]
@@ -287,13 +308,13 @@ class Sequencer(wiring.Component):
             m.d.sync += [state.eq(_State.IDLE), slot.eq(slot + slots)]
         with m.If(goes):
             m.d.sync += [first.eq(0), left.eq(left - 1)]
+            with m.If(~each):
+                m.d.sync += to_stream.eq(Mux(to_stream == STREAMS - 1, 1, to_stream + 1))
             with m.If(last):
                 with m.If(begins_red):
                     m.d.sync += state.eq(_State.COPY)
                 with m.Else():
                     m.d.sync += [state.eq(_State.IDLE), slot.eq(slot + slots)]
-        with m.If(goes & ~stores & self.good & ~(loads & bad)):
-            m.d.sync += side.eq(~side)
         m.d.comb += [
             reds.w_en.eq(begins_red),
             reds.w_data.eq(Cat(self.place, job.length, job.posted, answer_of(job))),
@@ -316,6 +337,7 @@ class Sequencer(wiring.Component):
             self.load.answer.eq(answer_of(job)),
             self.load.kind.eq(how),
             self.load.length.eq(job.length),
+            self.load.begin.eq(to_stream),
             self.load.targets.eq(Mux(each, 1, job.count)),
             self.load.count.eq(Mux(each & ~bad, 1, job.count)),
             self.load.op.eq(job.aux[:3]),

@@ -5,11 +5,11 @@ from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from ..common.ram_fifo import RamFifo
 from ..flits import EXTENSION, FLIT_BITS, HEADER, LANES, Addressing, Kind
 from ..gpu_params import GpuParams
 from .path_layouts import JOB, choose
 from .ports import Lookup, Space
-from .ram_fifo import RamFifo
 
 __all__ = ["Splitter"]
 
@@ -70,12 +70,12 @@ class Splitter(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         """Build the hardware."""
         m = Module()
-        m.submodules.heads = heads = RamFifo(width=FLIT_BITS, depth=self._params.hub_flits)
+        m.submodules.heads = heads = RamFifo(FLIT_BITS, self._params.hub_flits)
         m.d.comb += [heads.w_en.eq(self.w_en), heads.w_data.eq(self.w_flit)]
 
         state = Signal(_State)
-        header = data.View(HEADER, heads.r_data)
-        targets = data.View(EXTENSION, heads.r_data)
+        header = data.View(HEADER, heads.o.payload)
+        targets = data.View(EXTENSION, heads.o.payload)
         dynamic = header.opcode[2:4] == Addressing.DYNAMIC
         count = Mux(dynamic, header.count, 1)
         fields = [count if name == "count" else Cat(getattr(header, name)) for name, _ in JOB]
@@ -93,12 +93,12 @@ class Splitter(wiring.Component):
         m.d.comb += [
             last.eq((state == _State.SINGLE) | (left == 1)),
             place_free.eq((~self.lookup.valid | self.lookup.ready) & ~self.mark_full),
-            begins.eq((state == _State.HEAD) & heads.valid & ~self.job_full),
+            begins.eq((state == _State.HEAD) & heads.o.valid & ~self.job_full),
             emits.eq(
-                place_free & ((state == _State.SINGLE) | ((state == _State.LIST) & heads.valid))
+                place_free & ((state == _State.SINGLE) | ((state == _State.LIST) & heads.o.valid))
             ),
             takes.eq(begins | (emits & (state == _State.LIST) & (last | (lane == LANES - 1)))),
-            heads.take.eq(takes),
+            heads.o.ready.eq(takes),
             self.freed.eq(takes),
             self.job_en.eq(begins),
             self.mark_en.eq(emits),

@@ -5,9 +5,9 @@ from amaranth.hdl import Const, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from ..common.ram_fifo import RamFifo
 from ..flits import FLIT_BITS, Status
 from .path_layouts import answer_header, answer_opcode, store_record_layout
-from .ram_fifo import RamFifo
 
 __all__ = ["Stores"]
 
@@ -64,9 +64,9 @@ class Stores(wiring.Component):
         """Build the hardware."""
         m = Module()
         layout = store_record_layout()
-        m.submodules.records = records = RamFifo(width=layout.size, depth=_TARGETS)
-        m.submodules.marks = marks = RamFifo(width=1, depth=_WRITES)
-        m.submodules.ends = ends = RamFifo(width=1, depth=_WRITES)
+        m.submodules.records = records = RamFifo(layout.size, _TARGETS)
+        m.submodules.marks = marks = RamFifo(1, _WRITES)
+        m.submodules.ends = ends = RamFifo(1, _WRITES)
         came = Signal()
         failed = Signal()
         m.d.sync += [came.eq(self.written), failed.eq(self.write_error)]
@@ -96,16 +96,16 @@ class Stores(wiring.Component):
         tells = Signal()
         m.d.comb += [
             needs.eq(left != 0),
-            counts.eq(have & needs & ends.valid & marks.valid),
-            ends.take.eq(counts),
-            marks.take.eq(counts),
-            error.eq(bad | (counts & (ends.r_data | marks.r_data)) | (record.writes == 0)),
+            counts.eq(have & needs & ends.o.valid & marks.o.valid),
+            ends.o.ready.eq(counts),
+            marks.o.ready.eq(counts),
+            error.eq(bad | (counts & (ends.o.payload | marks.o.payload)) | (record.writes == 0)),
             ended.eq(~needs | (counts & (left == 1))),
             free.eq(~self.answer.valid | self.answer.ready),
             tells.eq(record.last & ~record.silent),
             through.eq(have & ended & (free | ~tells)),
-            loads.eq(records.valid & (~have | through)),
-            records.take.eq(loads),
+            loads.eq(records.o.valid & (~have | through)),
+            records.o.ready.eq(loads),
         ]
         with m.If(counts):
             m.d.sync += [left.eq(left - 1), bad.eq(error)]
@@ -114,8 +114,8 @@ class Stores(wiring.Component):
         with m.If(loads):
             m.d.sync += [
                 have.eq(1),
-                record.eq(records.r_data),
-                left.eq(data.View(layout, records.r_data).writes),
+                record.eq(records.o.payload),
+                left.eq(data.View(layout, records.o.payload).writes),
             ]
         m.d.sync += self.refused.eq(through & record.last & error)
         with m.If(through & tells):

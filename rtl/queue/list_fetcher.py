@@ -5,9 +5,9 @@ from amaranth.hdl import Cat, Const, Module, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from ..common.ram_fifo import RamFifo
 from ..gpu_params import GpuParams
 from .layouts import entry_bits, fetch_layout, word_bits
-from .ram_fifo import RamFifo
 
 __all__ = ["ListFetcher"]
 
@@ -59,7 +59,7 @@ class ListFetcher(wiring.Component):
         m = Module()
         params = self._params
         layout = fetch_layout(params)
-        m.submodules.orders = orders = RamFifo(layout.size, params.queue_depth)
+        m.submodules.orders = orders = RamFifo(layout.size, params.queue_depth, head_in_flops=True)
         m.d.comb += [orders.w_en.eq(self.w_en), orders.w_data.eq(self.fetch)]
         order = data.View(layout, orders.o.payload)
 

@@ -25,6 +25,8 @@ class Merger(wiring.Component):
     -------
     i_valid, i : In
         An access that the :class:`AccessCheck` looked at. It is always taken: an entry is free.
+    alone : In(1)
+        Nothing older than the open entry is left, and no access is on its way to it.
     merged : Out(1)
         It went into the open entry.
     opens, id, words, rotation : Out
@@ -39,7 +41,15 @@ class Merger(wiring.Component):
     Timing
     ------
     One access a cycle. An entry closes one cycle after its last access if that filled it or was the
-    warp's last, when another one begins, or ``flush_cycles`` cycles after its last access.
+    warp's last, when another one begins, or in the ``flush_cycles``-th cycle after its last access
+    in which it is ``alone``. The other cycles do not count: behind older entries it could not leave
+    anyway, and an access that is offered either joins it or closes it.
+
+    So no packet is cut short by a link that is held up, and no entry is held for ever: as long as
+    the link takes beats, all that is older leaves. From then on each cycle either has an access
+    offered or counts. One that is offered is taken at once (the open entry and what is on its way
+    to it never fill the queue for longer than the way takes), and then it closes the entry, or
+    joins it, which can happen only until the entry is full.
 
     Ordering
     --------
@@ -60,6 +70,7 @@ class Merger(wiring.Component):
             {
                 "i_valid": In(1),
                 "i": In(checked_layout(params)),
+                "alone": In(1),
                 "merged": Out(1),
                 "opens": Out(1),
                 "id": Out(entry_bits(params)),
@@ -84,14 +95,14 @@ class Merger(wiring.Component):
         ending = Signal()  # nothing more may join the open entry
         staged = Signal()  # `flit` is to go out
         idle = Signal(range(max(2, params.flush_cycles)), init=params.flush_cycles - 1)
-        expired = Signal()
+        expires = Signal()
         begins = Signal()
         next_id = Signal(entry_bits(params))
         m.d.comb += [
             self.merged.eq(self.i_valid & self.i.joins & is_open & ~ending),
             begins.eq(self.i_valid & ~self.merged),
-            expired.eq(idle == 0),
-            self.closes.eq(is_open & (ending | begins | (expired & ~self.i_valid))),
+            expires.eq(self.alone & (idle == 0)),
+            self.closes.eq(is_open & (ending | begins | (expires & ~self.i_valid))),
             self.flit_en.eq(staged & (self.closes | (self.merged & self.i.begins_flit))),
             self.opens.eq(begins),
             self.id.eq(next_id),
@@ -110,7 +121,7 @@ class Merger(wiring.Component):
         with m.Else():
             with m.If(self.closes):
                 m.d.sync += [is_open.eq(0), ending.eq(0), staged.eq(0)]
-            with m.If(~expired):
+            with m.If(self.alone & (idle != 0)):
                 m.d.sync += idle.eq(idle - 1)
 
         with m.If(begins):

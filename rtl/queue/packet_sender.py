@@ -5,11 +5,11 @@ from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from ..common.shift_fifo import ShiftFifo
 from ..flits import FLIT_BITS, FLIT_BYTES, HEADER, LANES, MAX_BYTE_ENABLE_FLITS, TARGET_BITS
 from ..gpu_params import GpuParams
 from .layouts import entry_bits, packet_layout, word_bits
 from .ports import Beat
-from .shift_fifo import ShiftFifo
 
 __all__ = ["PacketSender"]
 

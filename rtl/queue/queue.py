@@ -5,6 +5,7 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
+from ..common.ram_fifo import RamFifo
 from ..flits import FLIT_BITS, HEADER, Status
 from ..gpu_params import GpuParams
 from .access_check import AccessCheck
@@ -15,7 +16,6 @@ from .list_store import ListStore
 from .merger import Merger
 from .packet_sender import PacketSender
 from .ports import Access, Beat, FetchSignature, Result
-from .ram_fifo import RamFifo
 from .response_taker import ResponseTaker
 from .result_unit import ResultUnit
 from .tag_allocator import TagAllocator
@@ -111,8 +111,10 @@ class MultimemQ(wiring.Component):
         m.submodules.merger = merger = Merger(params)
         m.submodules.fetcher = fetcher = ListFetcher(params)
         m.submodules.store = store = ListStore(params)
-        m.submodules.entries = entries = RamFifo(layout.size, depth)
-        m.submodules.flits = flits = RamFifo(FLIT_BITS, depth * params.packet_flits)
+        m.submodules.entries = entries = RamFifo(layout.size, depth, head_in_flops=True)
+        m.submodules.flits = flits = RamFifo(
+            FLIT_BITS, depth * params.packet_flits, head_in_flops=True
+        )
         m.submodules.head = head = EntryHead(params)
         m.submodules.tags = tags = TagAllocator(params)
         m.submodules.sender = sender = PacketSender(params)
@@ -122,6 +124,7 @@ class MultimemQ(wiring.Component):
         # An access takes an entry when it is accepted, and gives it back if it is merged.
         taken = Signal(range(depth + 1))
         full = Signal()
+        one = Signal()
         accepted = Signal()
         gone = Signal(range(3))
         level = Signal.like(taken)
@@ -131,7 +134,7 @@ class MultimemQ(wiring.Component):
             gone.eq(merger.merged + sender.freed),
             level.eq(taken + accepted - gone),
         ]
-        m.d.sync += [taken.eq(level), full.eq(level == depth)]
+        m.d.sync += [taken.eq(level), full.eq(level == depth), one.eq(level == 1)]
 
         # In.
         m.d.comb += [
@@ -139,6 +142,8 @@ class MultimemQ(wiring.Component):
             checker.i_access.eq(self.access.payload),
             merger.i_valid.eq(checker.o_valid),
             merger.i.eq(checker.o),
+            # An entry is given back when its last beat is offered.
+            merger.alone.eq(one & ~sender.o.valid & ~self.access.valid),
             fetcher.w_en.eq(merger.fetch_en),
             fetcher.fetch.eq(merger.fetch),
             store.opens.eq(merger.opens),

@@ -7,11 +7,11 @@ from amaranth.lib.wiring import In, Out
 
 from ..common.bits import any_of
 from ..common.check import check
+from ..common.ram_fifo import RamFifo
 from ..flits import FLIT_BITS, HEADER, Status
 from ..gpu_params import GpuParams
 from .layouts import result_flits, ticket_layout
 from .ports import Result
-from .ram_fifo import RamFifo
 
 __all__ = ["ResultUnit"]
 
@@ -80,8 +80,8 @@ class ResultUnit(wiring.Component):
         layout = ticket_layout()
         flit_room = result_flits(params)
         end_room = 1 << (params.tags - 1).bit_length()
-        m.submodules.ends = ends = RamFifo(layout.size, end_room)
-        m.submodules.flits = flits = RamFifo(FLIT_BITS, flit_room)
+        m.submodules.ends = ends = RamFifo(layout.size, end_room, head_in_flops=True)
+        m.submodules.flits = flits = RamFifo(FLIT_BITS, flit_room, head_in_flops=True)
         m.d.comb += [
             ends.w_en.eq(self.end_en),
             ends.w_data.eq(self.end),

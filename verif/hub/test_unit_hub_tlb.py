@@ -9,6 +9,7 @@ from dysharp.golden.al_map import set_of, tlb_hits
 from dysharp.rtl.hub.al_tlb_cam import AlTlbCam
 from dysharp.rtl.hub.al_tlb_sets import AlTlbSets
 from dysharp.verif.common.sim import raises, simulate
+from dysharp.verif.hub.measure import tlb_stream
 
 TAG, DATA = 20, 24
 
@@ -214,6 +215,13 @@ def test_tlb_replaces_as_the_model(form: str) -> None:
     wanted = tlb_hits(np.array(tags), bench.entries, bench.kind, bench.ways)
     assert found == wanted.tolist()
     assert 10 < sum(found) < 240
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_tlb_one_lookup_per_cycle(form: str) -> None:
+    dut = FORMS[form][0]()
+    assert tlb_stream(dut) == (1.0, dut.LATENCY)
+    assert dut.LATENCY <= 3
 
 
 @pytest.mark.parametrize("form", ["cam", "sets"])

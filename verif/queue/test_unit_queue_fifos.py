@@ -3,16 +3,18 @@ import random
 from collections import deque
 
 import pytest
-from dysharp.rtl.queue.ram_fifo import AHEAD, RamFifo
-from dysharp.rtl.queue.shift_fifo import ShiftFifo
+from dysharp.rtl.common.ram_fifo import AHEAD, RamFifo
+from dysharp.rtl.common.shift_fifo import ShiftFifo
 from dysharp.verif.common.pressure import PRESSURES, pressure
 from dysharp.verif.common.sim import raises, simulate, ticks
 
-SHAPES = [("shift", 1), ("shift", 3), ("ram", 2), ("ram", 8)]
+SHAPES = [("shift", 1), ("shift", 3), ("ram", 2), ("ram", 8), ("flops", 2), ("flops", 8)]
 
 
 def build(kind: str, depth: int):
-    return ShiftFifo(9, depth) if kind == "shift" else RamFifo(9, depth)
+    if kind == "shift":
+        return ShiftFifo(9, depth)
+    return RamFifo(9, depth, head_in_flops=kind == "flops")
 
 
 @pytest.mark.parametrize("level", PRESSURES)
@@ -52,7 +54,9 @@ def test_queue_fifo_random(kind: str, depth: int, level: str) -> None:
     assert seen > 100
 
 
-@pytest.mark.parametrize(("kind", "depth", "latency"), [("shift", 3, 1), ("ram", 8, 3)])
+@pytest.mark.parametrize(
+    ("kind", "depth", "latency"), [("shift", 3, 1), ("ram", 8, 2), ("flops", 8, 3)]
+)
 def test_queue_fifo_timing(kind: str, depth: int, latency: int) -> None:
     """The first word comes after `latency` cycles; then one a cycle."""
     dut = build(kind, depth)
@@ -70,7 +74,7 @@ def test_queue_fifo_timing(kind: str, depth: int, latency: int) -> None:
     simulate(dut, testbench, cycles=41)
 
 
-@pytest.mark.parametrize(("kind", "words"), [("shift", 3), ("ram", 8 + AHEAD)])
+@pytest.mark.parametrize(("kind", "words"), [("shift", 3), ("ram", 8 + 1), ("flops", 8 + AHEAD)])
 def test_queue_fifo_tells_a_word_without_room(kind: str, words: int) -> None:
     dut = build(kind, 3 if kind == "shift" else 8)
 

@@ -3,7 +3,7 @@
 
 import random
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -48,7 +48,8 @@ _bit = 0
 for _field in HEADER_FIELDS:
     _SHIFTS[_field.name] = (_bit, (1 << _field.width) - 1)
     _bit += _field.width
-_LATENCY = 3  # from an access to its event `merged`
+_LATENCY = 3  # from an access to its event `merged`, and to the first cycle that counts
+_FAULT = 24  # an entry in error is done with so many cycles after its result, or earlier
 
 
 def fields_of(flit: int) -> dict[str, int]:
@@ -386,6 +387,14 @@ class Bench:
     results: list[tuple[int, int]] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
     packets: list[list[int]] = field(default_factory=list)
+    sent: list[int] = field(default_factory=list)
+    """When the last beat of each packet was taken."""
+    still: list[bool] = field(default_factory=list)
+    """Whether neither an access nor a beat was offered, for each cycle."""
+    link_stop: tuple[int, int] = (0, 0)
+    """From the first to before the second of these cycles no beat is taken."""
+    queue: Callable[[GpuParams], Any] = MultimemQ
+    """What is tested."""
 
     def __post_init__(self) -> None:
         self.lists = self.lists or Lists(self.memories, self.rng)
@@ -394,7 +403,7 @@ class Bench:
 
     def run(self, *, cycles: int = 20000, quiet: int = 120) -> None:
         """Send all accesses and wait until nothing happens any more."""
-        dut = MultimemQ(self.params)
+        dut = self.queue(self.params)
 
         async def testbench(ctx: Any) -> None:
             await self.play(ctx, dut, quiet)
@@ -424,7 +433,8 @@ class Bench:
             elif not offered:
                 ctx.set(payload, self.rng.getrandbits(200))
             ctx.set(dut.access.valid, offered)
-            ctx.set(dut.beats.ready, next(link))
+            cut = self.link_stop[0] <= cycle < self.link_stop[1]
+            ctx.set(dut.beats.ready, next(link) and not cut)
             held = self.results_stop[0] <= cycle < self.results_stop[1]
             ctx.set(dut.result.ready, next(results) and not held)
             self.responder.quiet = still > 10
@@ -433,12 +443,13 @@ class Bench:
             ctx.set(dut.flit, self.rng.getrandbits(128) if flit is None else flit)
             self.lists.before(ctx, dut)
             still += 1
+            self.still.append(not offered and not ctx.get(dut.beats.valid))
             if offered and ctx.get(dut.access.ready):
                 merges[cycle + _LATENCY] = sent
                 self.accepted.append(cycle)
                 sent += 1
                 offered = False
-            if offered or held or sent < len(words) or not self.responder.idle:
+            if offered or held or cut or sent < len(words) or not self.responder.idle:
                 still = 0
             if ctx.get(dut.beats.valid) and ctx.get(dut.beats.ready):
                 still = 0
@@ -448,6 +459,7 @@ class Bench:
                 self.beats.append((cycle, present, flits))
                 if ctx.get(beat.last):
                     self.packets.append(packet)
+                    self.sent.append(cycle)
                     self.responder.answer(cycle, packet)
                     packet = []
             if ctx.get(dut.result.valid) and ctx.get(dut.result.ready):
@@ -470,14 +482,13 @@ class Bench:
         assert self.responder
         params, accesses = self.params, self.accesses
         model = QueueModel(params, self.gpu)
-        joins = model.joins(accesses)
-        arrival = np.array(self.accepted)
-        pause = np.diff(arrival, prepend=arrival[0]) > params.flush_cycles
-        # Exactly those merge that may, within the time.
-        assert self.merged == list(joins & ~pause)
-        sizes = np.diff(np.flatnonzero(~np.array(self.merged)), append=len(accesses))
-        model.check_partition(accesses, sizes, pause)
+        merged = np.array(self.merged, np.bool_)
+        sizes = np.diff(np.flatnonzero(~merged), append=len(accesses))
         entries = model.entries(accesses, sizes, list_reader(*self.memories))
+        least, most = self._counted(entries)
+        # Exactly those merge that may, within the time.
+        model.check_partition(accesses, sizes, most >= params.flush_cycles)
+        assert not (merged & (least >= params.flush_cycles)).any()
         seen = Packets(flits_of([flit for packet in self.packets for flit in packet]))
         assert len(seen) == len(entries.packets)
         for number, (mine, wanted) in enumerate(zip(seen, entries.packets, strict=True)):
@@ -515,3 +526,26 @@ class Bench:
             "stale": self.responder.stale,
         }
         return entries
+
+    def _counted(self, entries: Entries) -> tuple[Any, Any]:
+        """Return cycles before each access in which the entry before it was alone.
+
+        Neither an access nor a beat was offered, and all older entries were done with. For those in
+        error the end is known to some cycles only, so there are a lower and an upper bound.
+        """
+        gone = np.zeros((2, len(entries.packet)), np.int64)
+        is_sent = entries.packet >= 0
+        gone[:, is_sent] = np.array(self.sent, np.int64)[entries.packet[is_sent]] + 1
+        told = {int(result_records([value])["rd"][0]): cycle for cycle, value in self.results}
+        for number in np.flatnonzero(~is_sent).tolist():
+            name = int(self.accesses["rd"][entries.first[number]])
+            gone[0, number] = told[name] + _FAULT
+        # When all older ones are gone; as of the entry that each access finds open.
+        older = np.maximum.accumulate(np.pad(gone, ((0, 0), (1, 0))), axis=1)[:, :-1]
+        before = older[:, np.repeat(np.arange(len(entries.packet)), entries.accesses)]
+        arrival = np.array(self.accepted)
+        counted = np.concatenate([[0], np.cumsum(self.still)])
+        bounds = np.zeros((2, len(arrival)), np.int64)
+        begin = np.maximum(before[:, :-1], arrival[:-1] + _LATENCY)
+        bounds[:, 1:] = counted[arrival[1:]] - counted[np.minimum(begin, arrival[1:])]
+        return bounds[0], bounds[1]

@@ -5,7 +5,7 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..common.check import check
+from .check import check
 
 __all__ = ["ShiftFifo"]
 
