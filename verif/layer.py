@@ -274,6 +274,7 @@ def run_layer(
     inner: int = 64,
     params: SystemParams | None = None,
     settings: Settings | None = None,
+    sizes: Sizes | None = None,
     name: str = "layer",
     dump: Path | None = None,
     waves: bool = True,
@@ -304,6 +305,9 @@ def run_layer(
         The system; by default :func:`system_for`.
     settings : Settings, optional
         Memories' latencies.
+    sizes : Sizes, optional
+        Memories' sizes; by default the next of a few that is large enough. The simulator is built
+        anew for each.
     name : str
         Name of the run's folder.
     dump : Path, optional
@@ -331,7 +335,7 @@ def run_layer(
     tell("computing the experts")
     elements = layer.tokens.shape[1]
     outputs = layer.outputs(TwoGemms(layer.experts, elements, inner, seed))
-    sizes = _sizes(layer, mode)
+    sizes = sizes or _sizes(layer, mode)
     run = MoeRun(
         layer,
         outputs,

@@ -5,6 +5,7 @@ import random
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from dysharp.golden.packets import Packets
 from dysharp.rtl.flits import DType, Opcode
 from dysharp.rtl.gpu_params import GPU_PRESETS
@@ -106,6 +107,7 @@ def test_hub_path_loads_at_line_rate_mixed() -> None:
         assert cycles[-1] - cycles[begin] == len(cycles) - 1 - begin
 
 
+@pytest.mark.regress
 def test_hub_path_loads_of_many_targets() -> None:
     """Cycles for each part: as many as beats are read, and 18 for each further pass."""
     fields = {"opcode": Opcode.DY_LD_REDUCE, "length": 8}
@@ -131,6 +133,7 @@ def test_hub_path_loads_of_many_targets() -> None:
         assert (ends[-1] - ends[2]) / 4 <= most
 
 
+@pytest.mark.regress
 def test_hub_path_reds_overlap() -> None:
     """``MM_RED`` to other places go on while earlier ones wait for the memory."""
     fields = {"opcode": Opcode.MM_RED, "length": 8, "dtype": DType.F32, "aux": 0}

@@ -14,6 +14,7 @@ from dysharp.verif.lib.progress import Progress
 from dysharp.verif.lib.shared import shared_folder
 
 from .environment import Settings
+from .harness import Sizes
 from .moe_run import Mode
 
 __all__ = ["bench"]
@@ -24,6 +25,8 @@ _GPUS = 8
 _TOKENS, _TOKENS_QUICK = 256, 16
 _SEEDS, _SEEDS_QUICK = 20, 2
 _AT_ONCE = 2
+_SIZES = Sizes(memory=1 << 26)
+"""For all layers, so that one build is enough."""
 
 
 def bench(folder: Path, seed: int, quick: bool, progress: Progress) -> dict[str, Any]:
@@ -116,6 +119,7 @@ def _run(
         mode=mode,
         posted=True,
         at_once=_AT_ONCE,
+        sizes=_SIZES,
         params=SYSTEM_PRESETS["default"],
         name=name,
         progress=progress,
