@@ -37,6 +37,9 @@ _EXPECTED_WARNINGS = (
     "CASEINCOMPLETE",  # what a case leaves out keeps the value that is assigned before it
     "DECLFILENAME",  # all modules are in one file
     "PROCASSINIT",  # initial values of registers
+    "CMPCONST",  # a field with a value for every code is compared with its greatest
+    "UNSIGNED",  # ... or with 0
+    "VARHIDDEN",  # Yosys writes multiplexers as functions, whose operands have short names
     "UNUSEDSIGNAL",  # parts of signals
     "WIDTHTRUNC",  # `!` of a vector asks whether it is zero
     "WIDTHEXPAND",  # operands of different widths are extended as Verilog does it

@@ -56,6 +56,9 @@ class Translation(data.Struct):
 class MemorySignature(wiring.Signature):
     """The GPU's memory, seen from the hub. Beats lie at multiples of their size.
 
+    Writes to one address take effect in their order. The hub itself keeps reads from passing writes
+    to the same beat, and writes from passing reads.
+
     Parameters
     ----------
     flits : int

@@ -26,6 +26,8 @@ needs_icarus = pytest.mark.skipif(not shutil.which("iverilog"), reason="iverilog
 
 SWITCH = registry.get("switch")
 
+TOPS = ("switch", "queue", "hub")
+
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory):
@@ -34,7 +36,7 @@ def written(tmp_path_factory):
     return {
         "grid": write_component(Grid(GridParams()), name="grid", out=out),
         "resetting": write_component(Resetting(), name="resetting", out=out),
-        "switch": write_top("switch", SWITCH.params("tiny"), out),
+        **{top: write_top(top, registry.get(top).params("tiny"), out) for top in TOPS},
     }
 
 
@@ -49,7 +51,7 @@ def verilator(*arguments):
     )
 
 
-@pytest.mark.parametrize("name", ["grid", "resetting", "switch"])
+@pytest.mark.parametrize("name", ["grid", "resetting", *TOPS])
 class TestEveryCircuit:
     def test_bytes_depend_on_nothing_but_the_parameters(self, written, name, tmp_path):
         code = (
@@ -61,8 +63,7 @@ class TestEveryCircuit:
         code += {
             "grid": "writer.write_component(Grid(GridParams()), name='grid', out=out)",
             "resetting": "writer.write_component(Resetting(), name='resetting', out=out)",
-            "switch": "writer.write_top('switch', registry.get('switch').params('tiny'), out)",
-        }[name]
+        }.get(name, f"writer.write_top('{name}', registry.get('{name}').params('tiny'), out)")
         for seed in ("1", "2"):
             subprocess.run(
                 [sys.executable, "-c", code], check=True, env={**os.environ, "PYTHONHASHSEED": seed}
@@ -75,7 +76,7 @@ class TestEveryCircuit:
         text = written[name].read_text()
         assert "\\" not in text.replace("\\n", "")
         for line in text.splitlines():
-            if declared := re.match(r"\s*(?:module|input|output|wire|reg)\b(.*)", line):
+            if declared := re.match(r"\s*(?:module|input|output|wire|reg)\b(?: signed)?(.*)", line):
                 for word in _IDENTIFIER.findall(declared[1].partition("=")[0]):
                     assert word.lower() not in RESERVED
 

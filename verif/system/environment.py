@@ -12,13 +12,12 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from dysharp.gen.writer import write_component
+from dysharp.gen.writer import write_top
 from dysharp.golden.arrays import IntArray
 from dysharp.golden.moe import Segment
 from dysharp.golden.packets import Packets
 from dysharp.golden.programming import Programming
 from dysharp.rtl.gpu_params import GpuParams
-from dysharp.rtl.system import System
 from dysharp.verif.lib.flit_files import FlitLog, read_log
 from dysharp.verif.lib.run import Build, SimulationError, build, emptied, locked, simulate
 
@@ -391,7 +390,7 @@ def _regions(path: Path) -> list[Region]:
 
 
 def _write_system(params: Any, out: Path) -> Path:
-    return write_component(System(params), name="dysharp_system", out=out)
+    return write_top("system", params, out)
 
 
 @cache

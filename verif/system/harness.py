@@ -177,9 +177,6 @@ def write_harness(dut: str, gpu: GpuParams, sizes: Sizes, out: Path) -> tuple[Pa
     control = out / "harness.vlt"
     control.write_text(
         "`verilator_config\n"
-        # Fields of enumerations that are compared with their last value.
-        "lint_off -rule CMPCONST\n"
-        "lint_off -rule UNSIGNED\n"
         + "".join(f'public_flat_rw -module "harness" -var "{name}"\n' for name in CONTROL_PORTS)
     )
     return harness, control
