@@ -284,7 +284,7 @@ class TestBench:
         assert (code, err) == (1, "dysharp: seed 1, see x: port 0: wrong\n")
 
     def test_unknown_bench(self, run, tmp_path):
-        message = "dysharp: the bench must be one of switch, reduce, not 'x'\n"
+        message = "dysharp: the bench must be one of switch, reduce, gpu, system, not 'x'\n"
         assert run("bench", "x", "--json", tmp_path / "b.json") == (2, "", message)
 
 

@@ -69,7 +69,7 @@ def test_hub_path_loads_at_line_rate() -> None:
         opcode = Opcode.DY_LD_REDUCE if targets else Opcode.READ
         fields = {"targets": targets, "length": length, "dtype": dtype, "aux": op}
         steps = (ALIGNED, MISALIGNED) if length == 8 and len(targets) < 3 else (MISALIGNED,)
-        count = 16 if length == 8 else 40
+        count = 12 if length == 8 else 30
         benches += [
             PathBench(PARAMS, stream(count, step, opcode=opcode, **fields), FAR) for step in steps
         ]

@@ -101,7 +101,13 @@ def requests(rng: random.Random, count: int) -> Packets:
     ("seed", "params", "timing", "presum"),
     [
         (1, PARAMS, Timing(), True),
-        (2, replace(PARAMS, memory_flits=4), Timing(memory="light", read_latency=(1, 20)), False),
+        pytest.param(
+            2,
+            replace(PARAMS, memory_flits=4),
+            Timing(memory="light", read_latency=(1, 20)),
+            False,
+            marks=pytest.mark.regress,
+        ),
     ],
     ids=["fast", "slow"],
 )
