@@ -6,9 +6,7 @@ depend on the component, its parameters and the versions of the tools, and on no
 """
 
 import dataclasses
-import enum
 import hashlib
-import json
 import os
 import re
 import subprocess
@@ -26,6 +24,7 @@ from amaranth.lib.enum import EnumType
 from . import registry
 from .elaborate import elaborate, port_name
 from .errors import UserError
+from .json_text import json_text
 from .names import Namer
 from .rtlil import CleanDesign, clean
 
@@ -157,17 +156,10 @@ def write_component(
     try:
         out.mkdir(parents=True, exist_ok=True)
         _replace(path, verilog)
-        _replace(path.with_suffix(".json"), json.dumps(sidecar, indent=2, default=_plain) + "\n")
+        _replace(path.with_suffix(".json"), json_text(sidecar))
     except OSError as error:
         raise WriteError(f"{error.filename}: {error.strerror}") from error
     return path
-
-
-def _plain(value: object) -> object:
-    """Turn what JSON does not know into what it does."""
-    if isinstance(value, enum.Enum):
-        return value.name
-    raise TypeError(f"`value` must be plain data, not {value!r}")
 
 
 def _replace(path: Path, text: str) -> None:

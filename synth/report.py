@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Area and timing as tables for people and JSON for programs."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from dysharp.gen.json_text import json_text
 from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -104,7 +104,7 @@ def write_report(path: Path, report: Mapping[str, Any]) -> None:
     """Write `report` as JSON."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+        path.write_text(json_text(report), encoding="utf-8")
     except OSError as error:
         raise FlowError(f"cannot write {path}: {error.strerror}") from None
 

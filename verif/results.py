@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files of measured figures: plain numbers at the top level, beside what they depend on."""
 
-import json
 import platform
 from collections.abc import Mapping
-from enum import Enum
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from dysharp.gen.errors import UserError
+from dysharp.gen.json_text import json_text
 
 __all__ = ["tool_versions", "write_results"]
 
@@ -56,16 +55,9 @@ def write_results(
     }
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(report, indent=2, default=_plain) + "\n", encoding="utf-8")
+        path.write_text(json_text(report), encoding="utf-8")
     except OSError as error:
         raise UserError(f"cannot write {path}: {error.strerror}") from error
-
-
-def _plain(value: object) -> object:
-    """Members of enumerations are told by their names."""
-    if isinstance(value, Enum):
-        return value.name
-    raise TypeError(f"no JSON for {value!r}")
 
 
 def _version(name: str) -> str | None:
