@@ -6,21 +6,17 @@
 
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from ..rtl.gpu_params import GPU_PRESETS
 from ..rtl.hub_register_map import HUB_ID_VALUE, hub_address_of, hub_register_map
 from ..rtl.register_map import Register
+from .register_doc import table
 
 __all__ = ["hub_register_page"]
 
 _PRESET = "default"
-
-
-def _table(rows: Iterable[Sequence[object]]) -> str:
-    head = ("Address", "Name", "Access", "Reset", "Meaning")
-    lines: list[Sequence[object]] = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines)
+_HEAD = ("Address", "Name", "Access", "Reset", "Meaning")
 
 
 def _cells(register: Register, name: str, more: str = "") -> Sequence[object]:
@@ -64,11 +60,11 @@ All of 32 bits at byte addresses, for the preset `{_PRESET}`: {params.objects} o
 read as 0. An access to no register, and a write to one that is `ro`, ends with `error` and
 changes nothing.
 
-{_table([_cells(r, r.name) for r in plain])}
+{table(_HEAD, [_cells(r, r.name) for r in plain])}
 
 ## Objects
 
-{_table(object_rows)}
+{table(_HEAD, object_rows)}
 
 A *static* object uses `base`, `size` and `memory`; a *dynamic* one all others. Objects must not
 overlap. `reciprocal` and `shift` make the division by the block size exact
@@ -76,7 +72,7 @@ overlap. `reciprocal` and `shift` make the division by the block size exact
 
 ## Experts
 
-{_table(expert_rows)}
+{table(_HEAD, expert_rows)}
 
 There is one holding register for each kind of `_lo`: write the `_hi` of a row before the `_lo` of
 the next one. An AL table has a word of 4 B for each block; it must be zero before its object is

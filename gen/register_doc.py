@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from ..rtl.params import PRESETS
 from ..rtl.register_map import COUNTERS, ID_VALUE, Register, address_of, register_map
 
-__all__ = ["register_page"]
+__all__ = ["register_page", "table"]
 
 _PRESET = "default"
 _READ_AT, _WRITE_AT, _BAD_AT = 1, 6, 11
@@ -66,7 +66,8 @@ def _rows(registers: Sequence[Register]) -> Iterable[_Row]:
         left = [register for register in left if register not in family]
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Return a table in Markdown."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines)
 
@@ -133,7 +134,7 @@ def register_page() -> str:
     """Return the text of ``docs/registers.md``, made from ``rtl/register_map.py``."""
     params = PRESETS[_PRESET]
     registers = register_map(params)
-    table = _table(
+    registers_table = table(
         ("Address", "Name", "n", "Access", "Reset", "Meaning"),
         map(_row_cells, _rows(registers)),
     )
@@ -159,7 +160,7 @@ The registers of the switch, all of 32 bits at byte addresses, for the preset `{
 parameters change how many there are, never where they are: `register_map(params)` lists those
 of any switch, and `address_of(params, name)` finds one.
 
-{table}
+{registers_table}
 
 Unused bits read 0 and are ignored in writes. Of a partition number, only as many bits are kept
 as a port number has ({(params.ports - 1).bit_length()} here). A group's mask has a second word

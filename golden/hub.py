@@ -16,6 +16,8 @@ from ..rtl.flits import (
     FLIT_BYTES,
     MAX_BYTE_ENABLE_FLITS,
     MAX_DATA_FLITS,
+    MAX_PRESUM_FLITS,
+    MIN_PRESUM_TARGETS,
     WIDE,
     Addressing,
     DType,
@@ -243,7 +245,7 @@ class HubModel:
             return [_answer(header, fields, count, _BAD)], _BAD
         read = [self._read(place, length) for place in good]
         wide = fields["dtype"] in _WIDE
-        fits = not wide or (count > 2 and length <= MAX_DATA_FLITS // 2)
+        fits = not wide or (count >= MIN_PRESUM_TARGETS and length <= MAX_PRESUM_FLITS)
         if self.presum and count > 1 and fits:
             parts = [_sum(fields, np.stack([data for data, _ in read]), wide)]
             there = [all(mask.all() for _, mask in read)]

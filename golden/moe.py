@@ -15,7 +15,16 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from ..rtl.flits import FLIT_BYTES, TO_F32, WIDE, DType, ReduceOp, Stage
+from ..rtl.flits import (
+    FLIT_BYTES,
+    MAX_PRESUM_FLITS,
+    MIN_PRESUM_TARGETS,
+    TO_F32,
+    WIDE,
+    DType,
+    ReduceOp,
+    Stage,
+)
 from .arrays import IntArray, offsets
 from .cuda import DyBinding
 from .numerics import (
@@ -31,27 +40,13 @@ from .numerics import (
 )
 from .numerics import flits as to_flits
 
-__all__ = [
-    "MAX_PRESUM_FLITS",
-    "MIN_PRESUM_TARGETS",
-    "MoeLayer",
-    "Network",
-    "Segment",
-    "TwoGemms",
-    "from_float",
-    "to_float",
-]
+__all__ = ["MoeLayer", "Network", "Segment", "TwoGemms", "from_float", "to_float"]
 
 Floats: TypeAlias = npt.NDArray[Any]
 Segment: TypeAlias = tuple[int, npt.NDArray[np.uint8]]
 """Address in a GPU's memory, and the bytes there."""
 Network: TypeAlias = Callable[[int, Floats], Floats]
 """Computes expert *e* on rows of numbers."""
-
-MAX_PRESUM_FLITS = 8
-"""A pre-sum in f32 is twice as long as the request, and 16 flits at most."""
-MIN_PRESUM_TARGETS = 3
-"""From so many targets on a pre-sum in f32 is shorter than their parts."""
 
 
 def to_float(dtype: Member, bits: Bits) -> Floats:

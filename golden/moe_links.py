@@ -6,9 +6,16 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ..rtl.flits import FLIT_BYTES, LANES, WIDE, Stage
+from ..rtl.flits import (
+    FLIT_BYTES,
+    LANES,
+    MAX_PRESUM_FLITS,
+    MIN_PRESUM_TARGETS,
+    WIDE,
+    Stage,
+)
 from .arrays import IntArray
-from .moe import MAX_PRESUM_FLITS, MIN_PRESUM_TARGETS, MoeLayer
+from .moe import MoeLayer
 
 __all__ = ["LinkFlits", "link_flits", "packet_lengths"]
 

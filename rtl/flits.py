@@ -25,6 +25,8 @@ __all__ = [
     "LANES",
     "MAX_BYTE_ENABLE_FLITS",
     "MAX_DATA_FLITS",
+    "MAX_PRESUM_FLITS",
+    "MIN_PRESUM_TARGETS",
     "REDUCTIONS",
     "REPORT",
     "SLOT_FLITS",
@@ -281,6 +283,10 @@ WIDE = (DType.F16_ACC32, DType.BF16_ACC32, DType.F16_TO_F32, DType.BF16_TO_F32)
 """16-bit types whose sums take 32 bits."""
 TO_F32 = (DType.F16_TO_F32, DType.BF16_TO_F32)
 """16-bit types whose result is f32, twice as long as a part."""
+MAX_PRESUM_FLITS = MAX_DATA_FLITS // 2
+"""A GPU's pre-sum of a wide type is f32 and twice as long as the request."""
+MIN_PRESUM_TARGETS = 3
+"""From so many targets of a GPU on, a pre-sum of a wide type is shorter than their parts."""
 SLOT_FLITS = 8
 """Words of 128 bits (of sums) that one entry holds. Longer sums take the entries behind it too."""
 

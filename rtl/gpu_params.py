@@ -110,7 +110,7 @@ class GpuParams:
         check_power("lookups", self.lookups, 1, 1024)
         if self.lookups < self.misses:
             raise ValueError(f"`lookups` must be `misses` or more, not {self.lookups!r}")
-        longest = 1 + ceil(self.max_targets / LANES) + MAX_DATA_FLITS
+        longest = self.max_request_flits
         check_power("hub_flits", self.hub_flits, 2, 4096)
         if self.hub_flits < longest:
             raise ValueError(
@@ -124,6 +124,11 @@ class GpuParams:
                 f"packet, not {self.response_flits!r}"
             )
         check_choice("memory_flits", self.memory_flits, (1, 2, 4, 8))
+
+    @property
+    def max_request_flits(self) -> int:
+        """Flits of the longest request."""
+        return 1 + ceil(self.max_targets / LANES) + MAX_DATA_FLITS
 
     @property
     def tags(self) -> int:

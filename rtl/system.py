@@ -4,17 +4,14 @@
 from dataclasses import dataclass, replace
 
 from amaranth.hdl import Module
-from amaranth.lib import stream, wiring
+from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from .common.bus import BusSignature
-from .endpoint.endpoint import Endpoint
-from .endpoint.flit_stream import flit_stream
+from .endpoint.endpoint import Endpoint, core_members
 from .flits import FLIT_BITS
 from .gpu_params import GPU_PRESETS, GpuParams
-from .hub.ports import MemorySignature, TableSignature
 from .params import PRESETS, SwitchParams
-from .queue.ports import Access, FetchSignature, Result
 from .switch.switch import Switch
 
 __all__ = ["SYSTEM_PRESETS", "System", "SystemParams"]
@@ -99,16 +96,7 @@ table, bus : one per GPU
         gpu = params.gpu
         super().__init__(
             {
-                "access": In(stream.Signature(Access)).array(gpus),
-                "result": Out(stream.Signature(Result)).array(gpus),
-                "shared_list": Out(FetchSignature(gpu)).array(gpus),
-                "global_list": Out(FetchSignature(gpu)).array(gpus),
-                "ordinary": In(flit_stream()).array(gpus),
-                "ordinary_valid": Out(1).array(gpus),
-                "ordinary_flit": Out(FLIT_BITS).array(gpus),
-                "memory": Out(MemorySignature(gpu.memory_flits)).array(gpus),
-                "table": Out(TableSignature(gpu)).array(gpus),
-                "bus": In(BusSignature()).array(gpus),
+                **{name: each.array(gpus) for name, each in core_members(gpu).items()},
                 "switch_bus": In(BusSignature()),
                 "up_valid": Out(1).array(gpus),
                 "up_flit": Out(FLIT_BITS).array(gpus),
@@ -134,18 +122,16 @@ table, bus : one per GPU
             m.submodules[f"endpoint_{number}"] = endpoint
             connect(m, endpoint.tx, switch.rx[number])
             connect(m, switch.tx[number], endpoint.rx)
-            connect(m, flipped(self.access[number]), endpoint.access)
-            connect(m, endpoint.result, flipped(self.result[number]))
-            connect(m, endpoint.shared_list, flipped(self.shared_list[number]))
-            connect(m, endpoint.global_list, flipped(self.global_list[number]))
-            connect(m, flipped(self.ordinary[number]), endpoint.ordinary)
-            connect(m, endpoint.memory, flipped(self.memory[number]))
-            connect(m, endpoint.table, flipped(self.table[number]))
-            connect(m, flipped(self.bus[number]), endpoint.bus)
+            for name, member in core_members(params.gpu).items():
+                outer, inner = getattr(self, name)[number], getattr(endpoint, name)
+                if member.is_port:
+                    m.d.comb += outer.eq(inner)
+                elif member.flow is In:
+                    connect(m, flipped(outer), inner)
+                else:
+                    connect(m, inner, flipped(outer))
             m.d.comb += [
                 endpoint.gpu.eq(number),
-                self.ordinary_valid[number].eq(endpoint.ordinary_valid),
-                self.ordinary_flit[number].eq(endpoint.ordinary_flit),
                 self.up_valid[number].eq(endpoint.tx.valid),
                 self.up_flit[number].eq(endpoint.tx.flit),
                 self.down_valid[number].eq(endpoint.rx.valid),

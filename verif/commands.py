@@ -11,9 +11,8 @@ from typing import Annotated
 
 import typer
 from dysharp.gen.errors import UserError
-from rich.table import Table
 
-from .console import checks, make_console, shown_progress
+from .console import checks, make_console, make_table, shown_progress
 from .demo import demo
 from .results import write_results
 from .run_command import run
@@ -110,9 +109,7 @@ def _bench(
     bench = import_module(BENCHES[name]).bench
     with checks(), shown_progress() as progress:
         values = bench(out.absolute() / name, seed, quick, progress)
-    table = Table(title=f"bench {name}{', quick' if quick else ''}", title_justify="left")
-    table.add_column("key")
-    table.add_column("value", justify="right")
+    table = make_table(f"bench {name}{', quick' if quick else ''}", "value", first="key")
     for key, value in values.items():
         table.add_row(key, f"{value:,.4g}" if isinstance(value, float) else str(value))
     make_console().print(table)

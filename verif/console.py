@@ -11,11 +11,12 @@ import typer
 from dysharp.gen.errors import UserError
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
 
 from .lib.progress import Progress as Tell
 from .lib.run import SimulationError
 
-__all__ = ["checks", "make_console", "shown_progress"]
+__all__ = ["checks", "make_console", "make_table", "shown_progress"]
 
 _COMPILERS = ("g++", "make", "perl")
 _WIDTH = 100  # of tables where the output is no terminal
@@ -24,6 +25,16 @@ _WIDTH = 100  # of tables where the output is no terminal
 def make_console() -> Console:
     """Return where tables go; as wide as a page where that is no terminal."""
     return Console(width=None if sys.stdout.isatty() else _WIDTH)
+
+
+def make_table(title: str, *columns: str, first: str = "") -> Table:
+    """Return a table of numbers; before them a column of words, if `first` names it."""
+    table = Table(title=title, title_justify="left")
+    if first:
+        table.add_column(first)
+    for column in columns:
+        table.add_column(column, justify="right")
+    return table
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from dysharp.gen.traces import Trace, read_trace
+from dysharp.gen.traces import Trace
 from dysharp.golden.arrays import IntArray
 from dysharp.golden.moe import MoeLayer, TwoGemms, from_float
 from dysharp.golden.moe_bounds import far_from_exact
@@ -29,7 +29,7 @@ from .system.environment import Settings, StepResult, SystemEnvironment
 from .system.harness import Sizes
 from .system.moe_run import Mode, MoeRun
 
-__all__ = ["DTYPES", "LayerResult", "load_masked_trace", "make_layer", "run_layer", "system_for"]
+__all__ = ["DTYPES", "LayerResult", "make_layer", "run_layer", "system_for"]
 
 DTYPES = {
     dtype.name.lower(): dtype
@@ -156,25 +156,6 @@ def _span(step: StepResult) -> tuple[int, int]:
     """First and last cycle with a flit on a link."""
     logs = [log.cycles for log in (*step.up, *step.down) if len(log.cycles)]
     return min(int(log[0]) for log in logs), max(int(log[-1]) for log in logs)
-
-
-def load_masked_trace(
-    path: Path, *, gpus: int, experts_per_gpu: int, tokens: int | None = None
-) -> Trace:
-    """Read a trace for a layer; ids may be -1.
-
-    Raises
-    ------
-    ReplayError
-        A value is out of its range.
-    TraceError
-        The file cannot be used; the message names file and line.
-    """
-    check_int("gpus", gpus, 2)
-    check_int("experts_per_gpu", experts_per_gpu, 1)
-    if tokens is not None:
-        check_int("tokens", tokens, 1)
-    return read_trace(path, gpus * experts_per_gpu, tokens, masked=True)
 
 
 def system_for(gpus: int, experts_per_gpu: int, top_k: int) -> SystemParams:
@@ -351,7 +332,7 @@ def run_layer(
     tell("generating and building the system")
     environment = SystemEnvironment(params, folder, sizes=sizes, waves=waves and dump is not None)
     tell("simulating")
-    links = run.links()
+    links = run.links
     total = sum(int(link.up.sum() + link.down.sum()) for link in links)
     begin = perf_counter()
     with watched(environment.where(name), "[ud][po]*_*.log", total, tell):

@@ -2,8 +2,8 @@
 """Tables of a layer."""
 
 from rich.console import Console
-from rich.table import Table
 
+from .console import make_table
 from .layer import LayerResult
 
 __all__ = ["print_layer"]
@@ -12,9 +12,7 @@ __all__ = ["print_layer"]
 def print_layer(console: Console, result: LayerResult) -> None:
     """Print what every link carried, the steps, and the summary."""
     figures = result.figures()
-    table = Table(title="links", title_justify="left")
-    for column in ("GPU", "flits up", "% of cycles", "flits down", "% of cycles"):
-        table.add_column(column, justify="right")
+    table = make_table("links", "GPU", "flits up", "% of cycles", "flits down", "% of cycles")
     for link in figures["links"]:
         table.add_row(
             str(link["gpu"]),
@@ -24,10 +22,7 @@ def print_layer(console: Console, result: LayerResult) -> None:
             f"{100 * link['utilisation_down']:.1f}",
         )
     console.print(table)
-    table = Table(title="steps", title_justify="left")
-    table.add_column("step")
-    for column in ("ideal cycles", "measured cycles", "efficiency"):
-        table.add_column(column, justify="right")
+    table = make_table("steps", "ideal cycles", "measured cycles", "efficiency", first="step")
     for step in figures["steps"]:
         table.add_row(
             step["name"],

@@ -130,7 +130,14 @@ def switch_for(gpus: int, links_per_gpu: int = 1, top_k: int = 1) -> SwitchParam
         raise ReplayError(f"{gpus} GPUs with {links_per_gpu} links each: {error}") from error
 
 
-def load_trace(path: Path, *, gpus: int, experts_per_gpu: int, tokens: int | None = None) -> Trace:
+def load_trace(
+    path: Path,
+    *,
+    gpus: int,
+    experts_per_gpu: int,
+    tokens: int | None = None,
+    masked: bool = False,
+) -> Trace:
     """Read a trace for a replay, :func:`dysharp.gen.traces.read_trace` with its arguments checked.
 
     Raises
@@ -143,7 +150,7 @@ def load_trace(path: Path, *, gpus: int, experts_per_gpu: int, tokens: int | Non
     check_int("gpus", gpus, 2)
     if tokens is not None:
         check_int("tokens", tokens, 1)
-    return read_trace(path, experts_of(gpus, experts_per_gpu), tokens)
+    return read_trace(path, experts_of(gpus, experts_per_gpu), tokens, masked=masked)
 
 
 def replay(

@@ -2,8 +2,8 @@
 """Tables of a replay."""
 
 from rich.console import Console
-from rich.table import Table
 
+from .console import make_table
 from .replay import ReplayResult
 
 __all__ = ["print_replay"]
@@ -13,7 +13,9 @@ def print_replay(console: Console, result: ReplayResult) -> None:
     """Print what every link carried, the fan-out of packets, and the summary."""
     figures = result.figures()
     links = result.params.links_per_gpu
-    table = _table("links", "port", "GPU", "flits in", "% of cycles", "flits out", "% of cycles")
+    table = make_table(
+        "links", "port", "GPU", "flits in", "% of cycles", "flits out", "% of cycles"
+    )
     for link in figures["links"]:
         table.add_row(
             str(link["port"]),
@@ -25,12 +27,14 @@ def print_replay(console: Console, result: ReplayResult) -> None:
         )
     console.print(table)
 
-    table = _table("fan-out", "GPUs", "packets", "%")
+    table = make_table("fan-out", "GPUs", "packets", "%")
     for gpus, packets in figures["fan_out"].items():
         table.add_row(gpus, f"{packets:,}", f"{100 * packets / figures['packets']:.1f}")
     console.print(table)
 
-    table = _table("packets that a source would send", "way", "packets", "flits", "saved, %")
+    table = make_table(
+        "packets that a source would send", "packets", "flits", "saved, %", first="way"
+    )
     for way, packets, flits in (
         ("list, copied by the switch", "packets", "request_flits"),
         ("one to each GPU of the list", "packets_per_gpu_unicast", "request_flits_gpu_unicast"),
@@ -55,11 +59,3 @@ def print_replay(console: Console, result: ReplayResult) -> None:
         highlight=False,
         soft_wrap=True,
     )
-
-
-def _table(title: str, first: str, *columns: str) -> Table:
-    table = Table(title=title, title_justify="left")
-    table.add_column(first, justify="left" if first == "way" else "right")
-    for column in columns:
-        table.add_column(column, justify="right")
-    return table

@@ -9,7 +9,7 @@ import typer
 from dysharp.rtl.flits import REDUCTIONS, DType, Order, ReduceOp, Stage
 
 from .console import checks, make_console, shown_progress
-from .layer import DTYPES, load_masked_trace, make_layer, run_layer
+from .layer import DTYPES, make_layer, run_layer
 from .layer_report import print_layer
 from .link_use import check_picture, draw_link_use
 from .plan import PLACEMENTS, ReplayError, Sums
@@ -238,7 +238,9 @@ def _layer(
         settings = Settings() if delay is None else Settings(read_min=delay[0], read_max=delay[1])
     except ValueError as error:
         raise ReplayError(f"`delay`: {error}") from error
-    loaded = load_masked_trace(trace, gpus=gpus, experts_per_gpu=experts_per_gpu, tokens=tokens)
+    loaded = load_trace(
+        trace, gpus=gpus, experts_per_gpu=experts_per_gpu, tokens=tokens, masked=True
+    )
     layer = make_layer(
         loaded,
         gpus=gpus,

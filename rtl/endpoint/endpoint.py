@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Everything of a GPU between its cores, its memory and the link to the switch."""
 
-from math import ceil
+from typing import Any
 
 from amaranth.hdl import Module, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ..common.bus import BusSignature
-from ..flits import FLIT_BITS, HEADER, LANES, MAX_DATA_FLITS
+from ..common.flit_stream import flit_stream
+from ..flits import FLIT_BITS, HEADER
 from ..gpu_params import GpuParams
 from ..hub.hub import Hub
 from ..hub.ports import MemorySignature, TableSignature
@@ -16,16 +17,31 @@ from ..queue.ports import Access, FetchSignature, Result
 from ..queue.queue import MultimemQ
 from ..switch.link import LinkSignature
 from ..switch.receiver import Receiver
-from .flit_stream import flit_stream
 from .link_sender import LinkSender
 from .packet_buffer import PacketBuffer
 from .serializer import Serializer
 
-__all__ = ["Endpoint"]
+__all__ = ["Endpoint", "core_members"]
 
 RESPONSE_CREDITS = 64
 """Slots for responses that the switch may use; every flit is taken in the cycle that it comes."""
 _SENDER_TIMEOUT = 4096
+
+
+def core_members(params: GpuParams) -> dict[str, Any]:
+    """Members towards cores and memory, as :class:`Endpoint` describes them."""
+    return {
+        "access": In(stream.Signature(Access)),
+        "result": Out(stream.Signature(Result)),
+        "shared_list": Out(FetchSignature(params)),
+        "global_list": Out(FetchSignature(params)),
+        "ordinary": In(flit_stream()),
+        "ordinary_valid": Out(1),
+        "ordinary_flit": Out(FLIT_BITS),
+        "memory": Out(MemorySignature(params.memory_flits)),
+        "table": Out(TableSignature(params)),
+        "bus": In(BusSignature()),
+    }
 
 
 class Endpoint(wiring.Component):
@@ -84,16 +100,7 @@ class Endpoint(wiring.Component):
         super().__init__(
             {
                 "gpu": In(6),
-                "access": In(stream.Signature(Access)),
-                "result": Out(stream.Signature(Result)),
-                "shared_list": Out(FetchSignature(params)),
-                "global_list": Out(FetchSignature(params)),
-                "ordinary": In(flit_stream()),
-                "ordinary_valid": Out(1),
-                "ordinary_flit": Out(FLIT_BITS),
-                "memory": Out(MemorySignature(params.memory_flits)),
-                "table": Out(TableSignature(params)),
-                "bus": In(BusSignature()),
+                **core_members(params),
                 "rx": In(LinkSignature()),
                 "tx": Out(LinkSignature(1 + params.gpus)),
                 "fault": Out(1),
@@ -109,7 +116,7 @@ class Endpoint(wiring.Component):
         """Build the hardware."""
         m = Module()
         params = self._params
-        longest = 1 + ceil(params.max_targets / LANES) + MAX_DATA_FLITS
+        longest = params.max_request_flits
         depth = 1 << (2 * longest - 1).bit_length()
         m.submodules.queue = queue = MultimemQ(params)
         m.submodules.hub = hub = Hub(params)

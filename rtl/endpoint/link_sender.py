@@ -6,14 +6,12 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from ..common.bits import one_hot_mux
+from ..common.flit_stream import flit_stream
 from ..common.round_robin import RoundRobin
 from ..flits import FLIT_BITS
-from .flit_stream import flit_stream
+from ..switch.link import CREDIT_BITS
 
 __all__ = ["LinkSender"]
-
-CREDIT_BITS = 13
-"""For a switch's deepest buffer, 4096 flits."""
 
 
 class LinkSender(wiring.Component):

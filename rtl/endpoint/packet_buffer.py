@@ -5,9 +5,9 @@ from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
+from ..common.flit_stream import flit_stream
 from ..common.ram import Ram
 from ..flits import FLIT_BITS
-from .flit_stream import flit_stream
 
 __all__ = ["PacketBuffer"]
 

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Beats of up to three flits, one flit a cycle."""
 
-from amaranth.hdl import Array, Const, Module, Mux, Signal
+from amaranth.hdl import Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from ..common.bits import one_hot_mux
+from ..common.flit_stream import flit_stream
 from ..flits import FLIT_BITS
 from ..queue.ports import Beat
-from .flit_stream import flit_stream
 
 __all__ = ["Serializer"]
 
@@ -42,21 +43,18 @@ class Serializer(wiring.Component):
         flits = [Signal(FLIT_BITS, name=f"flit_{place}") for place in range(3)]
         left = Signal(3)
         ends = Signal()
-        lowest = left & (~left + 1)
-        rest = Signal(3)
-        place = Signal(2)
+        rest = Signal(3)  # without the lowest
         m.d.comb += [
-            rest.eq(left & ~lowest),
-            place.eq(Mux(left[0], 0, Mux(left[1], 1, 2))),
+            rest.eq(left & (left - 1)),
             self.o.valid.eq(left != 0),
-            self.o.payload.flit.eq(Array([*flits, Const(0, FLIT_BITS)])[place]),
+            self.o.payload.flit.eq(one_hot_mux(left & ~rest, flits)),
             self.o.payload.last.eq(ends & (rest == 0)),
             self.i.ready.eq((rest == 0) & (~self.o.valid | self.o.ready)),
         ]
         with m.If(self.i.ready & self.i.valid):
             m.d.sync += [left.eq(self.i.payload.present), ends.eq(self.i.payload.last)]
-            for place_number, flit in enumerate(flits):
-                m.d.sync += flit.eq(self.i.payload.flits[place_number])
+            for place, flit in enumerate(flits):
+                m.d.sync += flit.eq(self.i.payload.flits[place])
         with m.Elif(self.o.ready):
             m.d.sync += left.eq(rest)
         return m

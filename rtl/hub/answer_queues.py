@@ -7,17 +7,16 @@ from amaranth.lib.wiring import In, Out
 
 from ..common.bits import any_of, one_hot_mux
 from ..common.check import check
+from ..common.flit_stream import flit_stream
 from ..common.ram import Ram
 from ..common.round_robin import RoundRobin
 from ..flits import FLIT_BITS, HEADER
 from ..gpu_params import GpuParams
+from ..switch.link import CREDIT_BITS
 from .loads import part_layout
 from .path_layouts import LONGEST_ANSWER
 
 __all__ = ["AnswerQueue", "AnswerQueues"]
-
-_CREDIT_BITS = 13
-"""For a switch's deepest queue, 4096 flits."""
 
 
 class AnswerQueue(wiring.Component):
@@ -110,8 +109,8 @@ class AnswerQueues(wiring.Component):
     ack : In
         Stream of ``gpu`` and ``flit``: answers of one flit.
     answer : Out
-        Stream of ``flit`` and ``last``: packets without gaps between their flits, while ``ready``
-        is high.
+        Stream of flits (:func:`flit_stream`): packets without gaps between their flits, while
+        ``ready`` is high.
     answer_credit : In(gpus)
         The switch hands out one more slot for responses to this GPU.
 
@@ -141,7 +140,7 @@ class AnswerQueues(wiring.Component):
                 "part_en": In(1),
                 "part": In(part_layout()),
                 "ack": In(stream.Signature(data.StructLayout({"gpu": 6, "flit": FLIT_BITS}))),
-                "answer": Out(stream.Signature(data.StructLayout({"flit": FLIT_BITS, "last": 1}))),
+                "answer": Out(flit_stream()),
                 "answer_credit": In(params.gpus),
             }
         )
@@ -255,7 +254,7 @@ class AnswerQueues(wiring.Component):
 
             # Credits. A packet in sight may begin with credits for the longest one, or after a
             # look at its length.
-            credits = Signal(_CREDIT_BITS, name=f"credits{number}")
+            credits = Signal(CREDIT_BITS, name=f"credits{number}")
             credits_next = Signal.like(credits, name=f"credits_next{number}")
             plenty = Signal(name=f"plenty{number}")
             enough = Signal(name=f"enough{number}")

@@ -2,10 +2,11 @@
 """Hub: takes requests of the switch, carries them out on this GPU's memory and answers them."""
 
 from amaranth.hdl import Module
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ..common.bus import BusSignature
+from ..common.flit_stream import flit_stream
 from ..flits import FLIT_BITS
 from ..gpu_params import GpuParams
 from .hub_path import HubPath
@@ -30,7 +31,7 @@ class Hub(wiring.Component):
     credit : Out(1)
         One more slot for them: ``hub_flits`` after reset, then one for each flit that is done with.
     answer : Out
-        Stream of ``flit`` and ``last``: answers, by whole packets.
+        Stream of flits (:func:`flit_stream`): answers, by whole packets.
     answer_credit : In(gpus)
         The switch hands out one more slot for responses to this GPU; there are none at first.
     memory : Out
@@ -52,7 +53,7 @@ class Hub(wiring.Component):
                 "valid": In(1),
                 "flit": In(FLIT_BITS),
                 "credit": Out(1),
-                "answer": Out(stream.Signature(data.StructLayout({"flit": FLIT_BITS, "last": 1}))),
+                "answer": Out(flit_stream()),
                 "answer_credit": In(params.gpus),
                 "memory": Out(MemorySignature(params.memory_flits)),
                 "table": Out(TableSignature(params)),

@@ -6,6 +6,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ..common.check import check
+from ..common.flit_stream import flit_stream
 from ..common.ram_fifo import RamFifo
 from ..flits import FLIT_BITS, FLIT_BYTES, MAX_DATA_FLITS
 from ..gpu_params import GpuParams
@@ -39,7 +40,7 @@ class HubPath(wiring.Component):
     credit : Out(1)
         One more slot for them.
     answer : Out
-        Stream of ``flit`` and ``last``: answers, by whole packets.
+        Stream of flits (:func:`flit_stream`): answers, by whole packets.
     answer_credit : In(gpus)
         One more slot for a response to this GPU.
     memory : Out
@@ -73,7 +74,7 @@ class HubPath(wiring.Component):
                 "valid": In(1),
                 "flit": In(FLIT_BITS),
                 "credit": Out(1),
-                "answer": Out(stream.Signature(data.StructLayout({"flit": FLIT_BITS, "last": 1}))),
+                "answer": Out(flit_stream()),
                 "answer_credit": In(params.gpus),
                 "memory": Out(MemorySignature(params.memory_flits)),
                 "lookup": Out(stream.Signature(Lookup)),

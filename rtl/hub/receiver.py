@@ -9,27 +9,20 @@ from ..common.bits import is_one_of
 from ..flits import (
     FLIT_BITS,
     HEADER,
-    LANES,
     MAX_BYTE_ENABLE_FLITS,
     MAX_DATA_FLITS,
     Addressing,
     Kind,
     Opcode,
     Vc,
+    addressing,
 )
 from ..gpu_params import GpuParams
+from ..switch.receiver import data_flits, extension_flits
 
 __all__ = ["HubReceiver"]
 
-_KNOWN = (
-    Opcode.WRITE,
-    Opcode.READ,
-    Opcode.MM_ST,
-    Opcode.MM_LD_REDUCE,
-    Opcode.MM_RED,
-    Opcode.DY_ST,
-    Opcode.DY_LD_REDUCE,
-)
+_KNOWN = tuple(code for code in Opcode if addressing(code.value) is not Addressing.RESPONSE)
 
 
 class HubReceiver(wiring.Component):
@@ -96,13 +89,10 @@ class HubReceiver(wiring.Component):
         dynamic = opcode[2:4] == Addressing.DYNAMIC
         loads = opcode[:2] == Kind.LOAD
         extensions = Signal(range(1 << 13))
-        size = Signal(5)  # data flits; the rule for responses is another
         behind = Signal(14)
-        has_data = Mux(opcode[2:4] == Addressing.RESPONSE, opcode[1], opcode[0])
         m.d.comb += [
-            extensions.eq(Mux(dynamic, (header.count + (LANES - 1))[3:], 0)),
-            size.eq(Mux(has_data, header.length, 0)),
-            behind.eq(extensions + size + header.byte_enable),
+            extensions.eq(extension_flits(header)),
+            behind.eq(extensions + data_flits(header) + header.byte_enable),
         ]
         good = Signal()
         m.d.comb += good.eq(

@@ -7,6 +7,7 @@ from amaranth.lib.wiring import In, Out
 
 from ..common.bits import any_of, tree
 from ..common.bus import ADDRESS_BITS, BusSignature
+from ..common.counter import event_counter
 from ..gpu_params import GpuParams
 from ..hub_register_map import HUB_COUNTERS, OBJECT_MODES, hub_address_of, hub_register_map
 from .expert_table import USED
@@ -20,23 +21,10 @@ from .translation_layouts import (
     row_bits,
 )
 
-__all__ = ["HubRegisters", "event_counter"]
+__all__ = ["HubRegisters"]
 
 _LOW = 23
 """Sums are made in two halves."""
-
-
-def event_counter(m: Module, name: str, event: Value) -> Value:
-    """Count to 32 bits in two halves, so that the carry has two cycles for its way."""
-    low = Signal(16, name=f"{name}_low")
-    high = Signal(16, name=f"{name}_high")
-    carry = Signal(name=f"{name}_carry")
-    m.d.sync += carry.eq(event & low.all())
-    with m.If(event):
-        m.d.sync += low.eq(low + 1)
-    with m.If(carry):
-        m.d.sync += high.eq(high + 1)
-    return Cat(low, high)
 
 
 class HubRegisters(wiring.Component):

@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 
 from ..common.bits import any_of, is_one_of
 from ..common.ram_fifo import RamFifo
-from ..flits import MAX_DATA_FLITS, WIDE, Addressing, Kind
+from ..flits import MAX_PRESUM_FLITS, MIN_PRESUM_TARGETS, WIDE, Addressing, Kind
 from ..gpu_params import GpuParams
 from .path_layouts import (
     ANSWER,
@@ -212,10 +212,9 @@ class Sequencer(wiring.Component):
             new = self.job
             dtype = new.dtype
             wide = is_one_of(dtype, WIDE)
+            few = is_one_of(new.count, range(1, MIN_PRESUM_TARGETS))
             sums = (
-                self.presum
-                & (new.count != 1)
-                & (~wide | ((new.count != 2) & (new.length <= MAX_DATA_FLITS // 2)))
+                self.presum & (new.count != 1) & (~wide | (~few & (new.length <= MAX_PRESUM_FLITS)))
             )
             # Passes end with the last stream. Those behind the first one have three targets, and
             # their sums take the place of one.

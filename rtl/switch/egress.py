@@ -8,14 +8,11 @@ from amaranth.lib.wiring import In, Out
 from ..common.check import check
 from ..params import SwitchParams
 from .column_reader import ColumnReader
-from .link import VCS, LinkSignature
+from .link import CREDIT_BITS, VCS, LinkSignature
 from .request_queue import entry_layout
 from .sender import Sender
 
-__all__ = ["CREDIT_BITS", "CREDIT_MARGIN", "Egress"]
-
-CREDIT_BITS = 13
-"""Width of the credit counters: a receiver may hand out up to 4096 slots a channel."""
+__all__ = ["CREDIT_MARGIN", "Egress"]
 
 CREDIT_MARGIN = 4
 """Flits that are on their way to the link and not counted yet when a packet is chosen: one in each

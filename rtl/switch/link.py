@@ -6,7 +6,10 @@ from amaranth.lib.wiring import In, Out
 
 from ..flits import FLIT_BITS
 
-__all__ = ["VCS", "LinkSignature"]
+__all__ = ["CREDIT_BITS", "VCS", "LinkSignature"]
+
+CREDIT_BITS = 13
+"""Width of the credit counters: a receiver may hand out up to 4096 slots of a class."""
 
 VCS = 2
 """Virtual channels: request and response."""

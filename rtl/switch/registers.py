@@ -9,6 +9,7 @@ from amaranth.lib.wiring import In, Out
 
 from ..common.bits import tree
 from ..common.bus import ADDRESS_BITS, BusSignature
+from ..common.counter import event_counter
 from ..flits import TARGET_BITS
 from ..params import SwitchParams
 from ..reduce.layouts import TICK_BITS, TICK_CYCLES
@@ -139,18 +140,9 @@ class Registers(wiring.Component):
         for port in range(params.ports):
             counts = []
             for index, counter in enumerate(COUNTERS):
-                # Two halves, so that the carry has two cycles for its way.
-                count = Signal(32, name=f"{counter.name}{port}")
-                carry = Signal(name=f"{counter.name}{port}_carry")
-                low, high = count[:16], count[16:]
-                event = self.events[port][index]
-                m.d.sync += carry.eq(event & low.all())
-                with m.If(event):
-                    m.d.sync += low.eq(low + 1)
-                with m.If(carry):
-                    m.d.sync += high.eq(high + 1)
-                counts.append(count)
-                del values[f"{counter.name}{port}"]
+                name = f"{counter.name}{port}"
+                counts.append(event_counter(m, name, self.events[port][index]))
+                del values[name]
             picked = Signal(32, name=f"picked{port}")
             m.d.sync += picked.eq(Array(counts)[counter_select])
             values[f"{COUNTERS[0].name}{port}"] = picked

@@ -219,9 +219,7 @@ class RequestHead(wiring.Component):
         ports = Signal(params.ports, name="static_ports")
         m.d.comb += ports.eq(ports_of(params, gpus, header))
 
-        known = any_of(
-            header.opcode == code for code in _KNOWN + (_KNOWN_DYNAMIC if params.dynamic else ())
-        )
+        known = is_one_of(header.opcode, _KNOWN + (_KNOWN_DYNAMIC if params.dynamic else ()))
         gpu, link = divmod(self._port, params.links_per_gpu)
         bad_source = header.gpu != gpu
         if params.links_per_gpu > 1:

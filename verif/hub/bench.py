@@ -12,7 +12,7 @@ from dysharp.rtl.gpu_params import GPU_PRESETS, GpuParams
 from dysharp.rtl.hub.translation_layouts import INDEX_BITS, tag_bits
 from dysharp.synth.flow import EMBEDDED_LIB
 from dysharp.synth.timing import sta_available
-from dysharp.verif.console import make_console
+from dysharp.verif.console import make_console, make_table
 from dysharp.verif.queue.measure import store_rate
 from dysharp.verif.switch.bench import Results, clock, pdk_libraries, routing_trace
 from rich.table import Table
@@ -126,11 +126,8 @@ def _rates_of(
 
 def sweep_table(results: Results) -> Table:
     """Hit rate and area by size, for both forms."""
-    table = Table(title="TLB: hit rate (mean of the hubs), area", title_justify="left")
-    table.add_column("entries", justify="right")
-    for form in FORMS:
-        table.add_column(f"{form}, hits", justify="right")
-        table.add_column(f"{form}, kGE", justify="right")
+    columns = [f"{form}, {what}" for form in FORMS for what in ("hits", "kGE")]
+    table = make_table("TLB: hit rate (mean of the hubs), area", "entries", *columns)
     for entries in SIZES:
         row = [str(entries)]
         for form in FORMS:

@@ -10,6 +10,7 @@ Stimulus and logs are files, so that the simulation does not stop in Python whil
 (:mod:`.trace`).
 """
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from dysharp.golden.arrays import value_of
@@ -28,11 +29,12 @@ from dysharp.rtl.flits import (
 )
 from dysharp.rtl.params import SwitchParams
 
-__all__ = ["CONTROL_PORTS", "SOURCES", "write_harness"]
+__all__ = ["CONTROL_PORTS", "SOURCES", "framing_lines", "struct_lines", "write_harness"]
 
 _SV = Path(__file__).with_name("sv")
 SOURCES = tuple(
-    _SV / f"{name}.sv" for name in ("link_player", "link_sink", "responder", "gpu_model")
+    _SV / f"{name}.sv"
+    for name in ("random_pkg", "link_player", "link_sink", "responder", "gpu_model")
 )
 
 CONTROL_PORTS = ("clk", "rst", "go", "phase", "cycle", "done", "quiet")
@@ -144,6 +146,31 @@ def write_harness(dut: str, params: SwitchParams, out: Path) -> tuple[Path, Path
     return harness, control
 
 
+def struct_lines(name: str, fields: Iterable[tuple[str, int]]) -> list[str]:
+    """Return a SystemVerilog struct; fields, with their widths, from bit 0 upwards."""
+    return [
+        "  typedef struct packed {",
+        *(f"    logic [{width - 1}:0] {field};" for field, width in reversed(list(fields))),
+        f"  }} {name};",
+    ]
+
+
+def framing_lines() -> list[str]:
+    """Return the struct of a header, and the function that counts the flits behind it."""
+    response, dynamic = value_of(Addressing.RESPONSE), value_of(Addressing.DYNAMIC)
+    return [
+        *struct_lines("header_t", ((field.name, field.width) for field in HEADER_FIELDS)),
+        "  // Flits behind a header.",
+        "  function automatic logic [15:0] behind(input header_t header);",
+        "    behind = 16'(header.byte_enable);",
+        f"    if (header.opcode[3:2] == 2'd{response} ? header.opcode[1] : header.opcode[0])",
+        "      behind = behind + 16'(header.length);",
+        f"    if (header.opcode[3:2] == 2'd{dynamic})",
+        f"      behind = behind + (16'(header.count) + 16'd{LANES - 1}) / 16'd{LANES};",
+        "  endfunction",
+    ]
+
+
 def _package(params: SwitchParams) -> list[str]:
     """Return what the harness knows of flits and of routing, as a SystemVerilog package."""
     constants = [
@@ -158,23 +185,13 @@ def _package(params: SwitchParams) -> list[str]:
     links = params.links_per_gpu.bit_length() - 1
     return [
         "package flit_pkg;",
-        "  typedef struct packed {",
-        *(f"    logic [{field.width - 1}:0] {field.name};" for field in reversed(HEADER_FIELDS)),
-        "  } header_t;",
+        *framing_lines(),
         *(
             f"  localparam {kind} {member.name}{suffix} = {value_of(member)};"
             for kind, members, suffix in constants
             for member in members
         ),
         f"  localparam logic [15:0] WIDE = 16'h{wide:x};",
-        "  // Flits behind a header.",
-        "  function automatic logic [15:0] behind(input header_t header);",
-        "    behind = 16'(header.byte_enable);",
-        "    if (header.opcode[3:2] == RESPONSE ? header.opcode[1] : header.opcode[0])",
-        "      behind = behind + 16'(header.length);",
-        "    if (header.opcode[3:2] == DYNAMIC)",
-        f"      behind = behind + (16'(header.count) + 16'd{LANES - 1}) / 16'd{LANES};",
-        "  endfunction",
         "  function automatic logic is_response(input header_t header);",
         "    is_response = header.opcode[3:2] == RESPONSE;",
         "  endfunction",

@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 from dysharp.gen.loads import trace_of_loads
-from dysharp.gen.traces import Trace, read_trace, synthetic_trace
+from dysharp.gen.traces import Trace, synthetic_trace
 from dysharp.rtl.flits import DType
 from dysharp.rtl.system import SYSTEM_PRESETS
 from dysharp.verif.layer import LayerResult, make_layer, run_layer
 from dysharp.verif.lib.progress import Progress
 from dysharp.verif.lib.shared import shared_folder
+from dysharp.verif.switch.bench import routing_trace
 
 from .environment import Settings
 from .harness import Sizes
@@ -19,7 +20,6 @@ from .moe_run import Mode
 
 __all__ = ["bench"]
 
-_OLMOE = "data/moe_routes/olmoe-1b-7b_top8of64_gsm8k_layer0.jsonl.gz"
 _LOADS = "data/expert_loads/prefill_in512.json.gz"
 _GPUS = 8
 _TOKENS, _TOKENS_QUICK = 256, 16
@@ -49,7 +49,7 @@ def bench(folder: Path, seed: int, quick: bool, progress: Progress) -> dict[str,
         Figures by name, as ``bench/README.md`` describes them.
     """
     figures: dict[str, Any] = {}
-    trace, name = _olmoe(_TOKENS_QUICK if quick else _TOKENS, seed)
+    trace, name = routing_trace(seed, _TOKENS_QUICK if quick else _TOKENS)
     results = {
         mode: _run(trace, 4096, mode, folder, seed, f"bench_{mode.value}", progress)
         for mode in (Mode.TOGETHER, Mode.SERIAL)
@@ -82,15 +82,6 @@ def bench(folder: Path, seed: int, quick: bool, progress: Progress) -> dict[str,
             "deepseek_seconds": result.seconds,
         }
     return figures
-
-
-def _olmoe(tokens: int, seed: int) -> tuple[Trace, str]:
-    """Return the routing of OLMoE, or something like it where the file is not there."""
-    path = shared_folder() / _OLMOE
-    if path.exists():
-        return read_trace(path, 64, tokens), path.name
-    trace = synthetic_trace("power", tokens=tokens, experts=64, top_k=8, seed=seed, alpha=0.5)
-    return trace, "synthetic"
 
 
 def _run(

@@ -13,11 +13,12 @@ from pathlib import Path
 from amaranth.hdl import Shape
 from dysharp.golden.arrays import value_of
 from dysharp.rtl.common.bus import BusSignature
-from dysharp.rtl.flits import FLIT_BITS, HEADER_FIELDS, Addressing, Kind
+from dysharp.rtl.flits import FLIT_BITS, Kind
 from dysharp.rtl.gpu_params import GpuParams
 from dysharp.rtl.hub.ports import TableSignature
 from dysharp.rtl.queue.ports import Access, FetchSignature, Result
 from dysharp.verif.lib import run
+from dysharp.verif.lib.harness import framing_lines, struct_lines
 
 __all__ = ["CONTROL_PORTS", "SETTINGS", "SOURCES", "Sizes", "write_harness"]
 
@@ -25,6 +26,7 @@ _SV = Path(run.__file__).with_name("sv")
 SOURCES = tuple(
     _SV / f"{name}.sv"
     for name in (
+        "random_pkg",
         "gpu_memory",
         "list_memory",
         "sm_player",
@@ -319,28 +321,16 @@ def _width(signature: object, name: str) -> int:
 def _package() -> list[str]:
     """Return what the models know of accesses and flits, as a SystemVerilog package."""
     structs: dict[str, list[tuple[str, int]]] = {
-        "header_t": [(field.name, field.width) for field in HEADER_FIELDS],
-        "access_t": [(f"{name}", field.width) for name, field in Access.as_shape()],
-        "result_t": [(f"{name}", field.width) for name, field in Result.as_shape()],
+        "access_t": [(_plain(name), field.width) for name, field in Access.as_shape()],
+        "result_t": [(_plain(name), field.width) for name, field in Result.as_shape()],
         "settings_t": [(name, 32) for name in reversed(SETTINGS)],
     }
-    lines = ["package system_pkg;"]
-    for kind, fields in structs.items():
-        lines += [
-            "  typedef struct packed {",
-            *(f"    logic [{width - 1}:0] {_plain(name)};" for name, width in reversed(fields)),
-            f"  }} {kind};",
-        ]
-    response, load = value_of(Addressing.RESPONSE), value_of(Kind.LOAD)
+    load = value_of(Kind.LOAD)
     return [
-        *lines,
+        "package system_pkg;",
+        *framing_lines(),
+        *(line for kind, fields in structs.items() for line in struct_lines(kind, fields)),
         f"  localparam int SETTING_COUNT = {len(SETTINGS)};",
-        "  // Flits behind the header of an ordinary request or of its answer.",
-        "  function automatic logic [15:0] behind(input header_t header);",
-        "    behind = 16'(header.byte_enable);",
-        f"    if (header.opcode[3:2] == 2'd{response} ? header.opcode[1] : header.opcode[0])",
-        "      behind = behind + 16'(header.length);",
-        "  endfunction",
         "  function automatic logic is_load(input logic [3:0] opcode);",
         f"    is_load = opcode[1:0] == 2'd{load};",
         "  endfunction",

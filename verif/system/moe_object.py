@@ -146,18 +146,26 @@ class MoeObject:
         return [offsets(-(-2 * self.layer.counts[tokens] // step) * step) for tokens in self.tokens]
 
     @cached_property
-    def _places(self) -> list[IntArray]:
-        """Of each GPU's accesses, in their order, which flit of its tokens each of them is."""
+    def _sequence(self) -> list[tuple[IntArray, IntArray]]:
+        """For each GPU, of its accesses in order: which flit of its tokens it is, which packet."""
         flits = self.layer.hsize // FLIT_BYTES
-        places = []
+        made = []
         for tokens in self.tokens:
             rank = np.repeat(np.arange(len(tokens)), flits)
             group = rank // self.issue.at_once
             byte = np.tile(np.arange(flits) * FLIT_BYTES, len(tokens))
             begin = np.repeat(tokens * self.bsize, flits)
             packet = (begin + byte) // self._packet_bytes - begin // self._packet_bytes
-            places.append(np.lexsort((byte, rank, packet, group)))
-        return places
+            place = np.lexsort((byte, rank, packet, group))
+            both = np.stack([rank, packet], axis=1)[place]
+            begins = np.diff(both, axis=0, prepend=-1).any(axis=1)
+            made.append((place, np.cumsum(begins) - 1))
+        return made
+
+    @property
+    def packets(self) -> list[IntArray]:
+        """Number of the packet of each GPU's accesses, in their order."""
+        return [packet for _, packet in self._sequence]
 
     def accesses(self, gpu: int, opcode: Any) -> npt.NDArray[Any]:
         """Return the accesses of one GPU, 16 B each, without names."""
@@ -171,9 +179,6 @@ class MoeObject:
         made["count"] = layer.counts[tokens, None]
         made["list"] = self._first_list + self._list_offsets[gpu][:, None]
         made["shared"] = self.issue.shared
-        # What follows another token's end may lie right behind it.
-        made["last"] = (made["address"] + FLIT_BYTES) % self._packet_bytes == 0
-        made["last"][:, -1] = 1
         if opcode is Opcode.DY_ST:
             made["posted"] = self.issue.posted
             made["data"] = (
@@ -183,7 +188,11 @@ class MoeObject:
             made["dtype"] = value_of(layer.dtype)
             made["op"] = value_of(ReduceOp.ADD)
             made["order"] = value_of(self.issue.order)
-        return made.reshape(-1)[self._places[gpu]]
+        place, packet = self._sequence[gpu]
+        plain = made.reshape(-1)[place]
+        # The next packet's data may lie right behind this one's end.
+        plain["last"] = np.diff(packet, append=-1) != 0
+        return plain
 
     def regions(self, gpu: int, stages: Sequence[Any]) -> list[Region]:
         """Return what is dumped of a GPU: rows of each stage, then the table, expert by expert."""
@@ -270,7 +279,8 @@ class MoeObject:
         for gpu, (tokens, log) in enumerate(zip(self.tokens, logs, strict=True)):
             # Results come in any order, but those of one name as its accesses.
             data = np.empty((len(log), 2), np.uint64)
-            data[self._places[gpu][np.argsort(names[gpu], kind="stable")]] = log["data"][
+            place, _ = self._sequence[gpu]
+            data[place[np.argsort(names[gpu], kind="stable")]] = log["data"][
                 np.argsort(log["rd"], kind="stable")
             ]
             sums[tokens] = data.view(sums.dtype).reshape(len(tokens), sums.shape[1])

@@ -5,14 +5,15 @@ import io
 import json
 from collections.abc import Sequence
 from enum import Enum
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from dysharp.golden.arrays import IntArray, value_of
+from dysharp.golden.arrays import IntArray
 from dysharp.golden.moe import MoeLayer, Segment
-from dysharp.golden.moe_links import LinkFlits, link_flits
+from dysharp.golden.moe_links import LinkFlits, link_flits, packet_lengths
 from dysharp.golden.numerics import Bits
 from dysharp.golden.runtime import Runtime
 from dysharp.rtl.flits import FLIT_BYTES, Opcode, Order, Stage
@@ -114,8 +115,9 @@ class MoeRun:
             first_list=first_list,
         )
 
+    @cached_property
     def jobs(self) -> list[dict[Any, MoeObject]]:
-        """Return, for each step, which stages it does, each on which object."""
+        """For each step, which stages it does, each on which object."""
         first, last = self.objects[0], self.objects[-1]
         return {
             Mode.DISPATCH: [{Stage.DISPATCH: first}],
@@ -124,10 +126,11 @@ class MoeRun:
             Mode.TOGETHER: [{Stage.DISPATCH: last, Stage.COMBINE: first}],
         }[self.mode]
 
+    @cached_property
     def links(self) -> list[LinkFlits]:
-        """Return, for each step, what the links have to carry."""
+        """For each step, what the links have to carry."""
         made = []
-        for job in self.jobs():
+        for job in self.jobs:
             parts = [
                 link_flits(
                     self._layer,
@@ -142,16 +145,28 @@ class MoeRun:
             made.append(parts[0] if len(parts) == 1 else parts[0] + parts[1])
         return made
 
+    def _order(self, gpu: int, job: dict[Any, MoeObject]) -> IntArray:
+        """Return the order of the accesses of a step's stages: in turns, packet by packet."""
+        packets = [each.packets[gpu] for each in job.values()]
+        which = np.repeat(np.arange(len(packets)), [len(each) for each in packets])
+        return np.lexsort((which, np.concatenate(packets)))
+
     def _accesses(self, gpu: int, job: dict[Any, MoeObject]) -> npt.NDArray[Any]:
-        """Return the accesses of one GPU; those of two stages in turns, packet by packet."""
+        """Return the accesses of one GPU."""
         opcodes = {Stage.DISPATCH: Opcode.DY_ST, Stage.COMBINE: Opcode.DY_LD_REDUCE}
         parts = [each.accesses(gpu, opcodes[stage]) for stage, each in job.items()]
-        plain = np.concatenate(parts)
-        packet = np.concatenate([np.cumsum(part["last"]) - part["last"] for part in parts])
-        which = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
-        plain = plain[np.lexsort((which, packet))]
+        plain = np.concatenate(parts)[self._order(gpu, job)]
         plain["rd"] = np.arange(len(plain)) % NAMES
         return plain
+
+    def _names(self, gpu: int, job: dict[Any, MoeObject], stage: Any) -> IntArray:
+        """Return what the accesses of one stage are named, in their order."""
+        order = self._order(gpu, job)
+        stages = list(job)
+        sizes = [len(each.packets[gpu]) for each in job.values()]
+        which = np.repeat(np.arange(len(stages)), sizes)[order]
+        names: IntArray = np.flatnonzero(which == stages.index(stage)) % NAMES
+        return names
 
     def _list_images(self) -> list[npt.NDArray[np.uint8]]:
         size = max(len(image) for image in self.objects[0].lists)
@@ -174,7 +189,7 @@ class MoeRun:
             loads = [[*zeros, *images] for zeros, images in zip(loads, ready, strict=True)]
         images = self._list_images()
         steps = []
-        for number, job in enumerate(self.jobs()):
+        for number, job in enumerate(self.jobs):
             first = number == 0
             writes = [
                 *program(todo, len(gpus)),
@@ -211,7 +226,7 @@ class MoeRun:
     def _limit(self, number: int) -> int:
         settings = self._settings
         percent = min(settings.memory_percent, settings.result_percent, settings.list_percent)
-        return 100_000 + 2000 * self.links()[number].ideal_cycles // percent
+        return 100_000 + 2000 * self.links[number].ideal_cycles // percent
 
     @staticmethod
     def _dumped(stage: Any) -> tuple[Any, ...]:
@@ -246,7 +261,7 @@ class MoeRun:
             if result.end != "done" or result.fault:
                 return [f"step {number} ended with {result.end}, fault {result.fault}"]
         found: list[str] = []
-        for number, (job, result) in enumerate(zip(self.jobs(), results, strict=True)):
+        for number, (job, result) in enumerate(zip(self.jobs, results, strict=True)):
             begin = [0] * self._layer.gpus
             for stage, each in job.items():
                 name = stage.name.lower()
@@ -272,35 +287,27 @@ class MoeRun:
         return self._sums(len(results) - 1, results[-1])
 
     def _sums(self, number: int, result: StepResult) -> Bits:
-        job = self.jobs()[number]
+        job = self.jobs[number]
         each = job[Stage.COMBINE]
-        names = []
-        for gpu in range(self._layer.gpus):
-            accesses = self._accesses(gpu, job)
-            loads = accesses["opcode"] == value_of(Opcode.DY_LD_REDUCE)
-            names.append(accesses["rd"][loads].astype(np.int64))
+        names = [self._names(gpu, job, Stage.COMBINE) for gpu in range(self._layer.gpus)]
         return each.sums([log[log["load"] == 1] for log in result.results], names)
 
     def _sum_problems(self, sums: Bits) -> list[str]:
-        wanted = self._layer.combine(
-            self.objects[0].outputs, presum=self._presum, lengths=self._lengths()
+        layer = self._layer
+        lengths = packet_lengths(
+            np.arange(len(layer.ids)), layer.hsize, self.bsize, self._params.gpu.packet_flits
+        )
+        wanted = layer.combine(
+            self.objects[0].outputs,
+            presum=self._presum,
+            # Of each flit, that of its packet.
+            lengths=np.repeat(lengths, lengths.ravel()).reshape(len(lengths), -1),
         )
         wrong = np.argwhere(sums != wanted)
         if not len(wrong):
             return []
         token, element = wrong[0].tolist()
         return [f"{len(wrong)} elements, first element {element} of token {token}"]
-
-    def _lengths(self) -> IntArray:
-        """Flits of the packet of each flit of each token."""
-        layer = self._layer
-        size = self._params.gpu.packet_flits * FLIT_BYTES
-        begin = (np.arange(len(layer.ids)) * self.bsize)[:, None]
-        address = begin + FLIT_BYTES * np.arange(layer.hsize // FLIT_BYTES)
-        low = np.maximum(address // size * size, begin)
-        high = np.minimum((address // size + 1) * size, begin + layer.hsize)
-        lengths: IntArray = (high - low) // FLIT_BYTES
-        return lengths
 
 
 def place_outputs(folder: Path, number: int) -> None:

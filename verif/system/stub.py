@@ -20,15 +20,14 @@ from pathlib import Path
 from typing import Any
 
 from amaranth.hdl import Array, Cat, Const, Module, Signal
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 from dysharp.gen.writer import write_component
 from dysharp.rtl.common.bus import BusSignature
-from dysharp.rtl.endpoint.flit_stream import flit_stream
+from dysharp.rtl.endpoint.endpoint import core_members
 from dysharp.rtl.flits import FLIT_BITS, HEADER, Opcode, ReduceOp, Status
 from dysharp.rtl.gpu_params import GpuParams
-from dysharp.rtl.hub.ports import MemorySignature, TableSignature
-from dysharp.rtl.queue.ports import Access, FetchSignature, Result
+from dysharp.rtl.queue.ports import Access
 
 __all__ = ["StubParams", "write_stub"]
 
@@ -47,16 +46,7 @@ def write_stub(params: StubParams, out: Path) -> Path:
 
 def _members(gpu: GpuParams) -> dict[str, Any]:
     return {
-        "access": In(stream.Signature(Access)),
-        "result": Out(stream.Signature(Result)),
-        "shared_list": Out(FetchSignature(gpu)),
-        "global_list": Out(FetchSignature(gpu)),
-        "ordinary": In(flit_stream()),
-        "ordinary_valid": Out(1),
-        "ordinary_flit": Out(FLIT_BITS),
-        "memory": Out(MemorySignature(gpu.memory_flits)),
-        "table": Out(TableSignature(gpu)),
-        "bus": In(BusSignature()),
+        **core_members(gpu),
         "up_valid": Out(1),
         "up_flit": Out(FLIT_BITS),
         "down_valid": Out(1),

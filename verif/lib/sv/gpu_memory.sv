@@ -63,11 +63,6 @@ module gpu_memory #(
   function automatic logic [127:0] turned(input logic [127:0] word);
     turned = {<<8{word}};
   endfunction
-  function automatic logic [31:0] xorshift(input logic [31:0] value);
-    xorshift = value ^ (value << 13);
-    xorshift = xorshift ^ (xorshift >> 17);
-    xorshift = xorshift ^ (xorshift << 5);
-  endfunction
   function automatic logic [31:0] pick(
       input logic [31:0] number, input logic [31:0] low, input logic [31:0] high);
     pick = low + (number >> 8) % (high - low + 1);
@@ -172,7 +167,7 @@ module gpu_memory #(
       for (int i = 0; i < DEPTH; i++) wheel_valid[i] = 1'b0;
       random <= 32'h9e3779b9 * (32'(gpu) + 32'd1) ^ 32'h1;
     end else begin
-      random <= xorshift(load ? random ^ settings.seed * 32'h85ebca6b | 32'h1 : random);
+      random <= random_pkg::xorshift(load ? random ^ settings.seed * 32'h85ebca6b | 32'h1 : random);
       read_ready <= int'(random[14:0]) % 100 < settings.memory_percent && r_count < DEPTH - 4;
       write_ready <= int'(random[30:16]) % 100 < settings.memory_percent && w_count < DEPTH - 4;
       table_read_ready <= int'(random[20:6]) % 100 < settings.table_percent

@@ -27,12 +27,6 @@ module link_sink (
   logic [15:0] left;
   logic open_packet, open_vc, turn;
 
-  function automatic logic [31:0] xorshift(input logic [31:0] value);
-    xorshift = value ^ (value << 13);
-    xorshift = xorshift ^ (xorshift >> 17);
-    xorshift = xorshift ^ (xorshift << 5);
-  endfunction
-
   initial begin
     was_rst = 1'b0;
     log_file = 0;
@@ -70,7 +64,7 @@ module link_sink (
         if (log_file != 0) $fclose(log_file);
         log_file = $fopen($sformatf("%s/out%0d_%0d.log", dir, phase, port), "w");
       end
-      random <= xorshift(random == 32'h0 ? 32'h1 : random);
+      random <= random_pkg::xorshift(random == 32'h0 ? 32'h1 : random);
       if (burst == 0) on <= int'(random[22:8]) % 100 < ready;
       else if (int'(random[30:16]) % burst == 0) on <= int'(random[15:1]) % 100 < ready;
       for (int v = 0; v < 2; v++) begin

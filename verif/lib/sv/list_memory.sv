@@ -37,11 +37,6 @@ module list_memory #(
   logic [127:0] image[WORDS];
   logic [31:0] random;
 
-  function automatic logic [31:0] xorshift(input logic [31:0] value);
-    xorshift = value ^ (value << 13);
-    xorshift = xorshift ^ (xorshift >> 17);
-    xorshift = xorshift ^ (xorshift << 5);
-  endfunction
   function automatic logic [127:0] turned(input logic [127:0] word);
     turned = {<<8{word}};
   endfunction
@@ -76,7 +71,7 @@ module list_memory #(
       for (int i = 0; i < DEPTH; i++) wheel_valid[i] = 1'b0;
       random <= 32'h85ebca6b * (32'(gpu) + 32'd1) ^ 32'h1;
     end else begin
-      random <= xorshift(load ? random ^ seed * 32'h9e3779b9 | 32'h1 : random);
+      random <= random_pkg::xorshift(load ? random ^ seed * 32'h9e3779b9 | 32'h1 : random);
       request_ready <= int'(random[14:0]) % 100 < percent && count < DEPTH / 2;
       count <= count + int'(takes) - int'(gives);
       now = 11'(cycle + 32'd1);

@@ -93,12 +93,6 @@ module responder #(
   integer draw, place, ahead, after, choice, entry;
   logic found, special, advance;
 
-  function automatic logic [31:0] xorshift(input logic [31:0] value);
-    xorshift = value ^ (value << 13);
-    xorshift = xorshift ^ (xorshift >> 17);
-    xorshift = xorshift ^ (xorshift << 5);
-  endfunction
-
   initial begin
     was_rst = 1'b0;
     on = 1'b0;
@@ -204,20 +198,20 @@ module responder #(
       $display("ERROR: port %0d: the responder has no place for a request", port);
       $fatal;
     end
-    random = xorshift(random);
+    random = random_pkg::xorshift(random);
     entry_header[entry] = flit;
     entry_due[entry] = cycle + delay_min + int'(random[30:8]) % (delay_max - delay_min + 1);
     entry_part[entry] = 15'd0;
     entry_extra[entry] = 1'b0;
     entry_fault[entry] = NO_FAULT;
-    random = xorshift(random);
+    random = random_pkg::xorshift(random);
     draw = int'(random[30:8]) % 1000;
     if (asked.opcode[3:2] != UNICAST)
       for (int i = 1; i < 8; i++) begin
         if (draw >= 0 && draw < rate[i]) entry_fault[entry] = 3'(i);
         draw = draw - rate[i];
       end
-    random = xorshift(random);
+    random = random_pkg::xorshift(random);
     entry_fault_part[entry] = presum != 0 || targets_of(flit) == 15'd0 ? 15'd0
         : 15'(int'(random[30:8]) % int'(targets_of(flit)));
     if (entry_fault[entry] == DROP) begin

@@ -46,12 +46,6 @@ module sm_player (
     if (!$value$plusargs("dir=%s", dir)) dir = ".";
   end
 
-  function automatic logic [31:0] xorshift(input logic [31:0] value);
-    xorshift = value ^ (value << 13);
-    xorshift = xorshift ^ (xorshift >> 17);
-    xorshift = xorshift ^ (xorshift << 5);
-  endfunction
-
   access_t next;
   result_t result;
   assign next = access_t'(word[271:0]);
@@ -75,7 +69,7 @@ module sm_player (
       random <= 32'hc2b2ae35 * (32'(gpu) + 32'd1) ^ 32'h1;
       result_ready <= 1'b0;
     end else begin
-      random <= xorshift(load ? random ^ settings.seed * 32'h27d4eb2f | 32'h1 : random);
+      random <= random_pkg::xorshift(load ? random ^ settings.seed * 32'h27d4eb2f | 32'h1 : random);
       result_ready <= int'(random[22:8]) % 100 < settings.result_percent;
       was_go <= go;
       if (was_go && !go) begin  // what comes between two steps may read the logs
