@@ -65,6 +65,18 @@ class GpuParams:
         Flits of answers to one GPU that wait for credits. A power of two.
     memory_flits : int
         Flits of one beat of the memory: 1, 2, 4 or 8.
+    tiles : int
+        Entries of the tracker's table of tiles (TS), a power of two from 8 to 4096.
+    tokens : int
+        Entries of its table of tokens (OR), likewise.
+    track_ways : int
+        Ways of a set of both: 1, 2, 4 or 8.
+    track_reads : int
+        Records of each of these tables that are read from memory at once, a power of two from 1
+        to 16.
+    track_queue : int
+        Words of each of the tracker's queues that are on the chip, a power of two from 8 to 1024;
+        the rest is in memory.
     """
 
     gpus: int
@@ -84,6 +96,11 @@ class GpuParams:
     hub_flits: int = 512
     response_flits: int = 64
     memory_flits: int = 4
+    tiles: int = 1024
+    tokens: int = 1024
+    track_ways: int = 4
+    track_reads: int = 8
+    track_queue: int = 64
 
     def __post_init__(self) -> None:
         check_int("gpus", self.gpus, 2, MAX_PORTS)
@@ -124,6 +141,11 @@ class GpuParams:
                 f"packet, not {self.response_flits!r}"
             )
         check_choice("memory_flits", self.memory_flits, (1, 2, 4, 8))
+        check_power("tiles", self.tiles, 8, 4096)
+        check_power("tokens", self.tokens, 8, 4096)
+        check_choice("track_ways", self.track_ways, (1, 2, 4, 8))
+        check_power("track_reads", self.track_reads, 1, 16)
+        check_power("track_queue", self.track_queue, 8, 1024)
 
     @property
     def max_request_flits(self) -> int:
@@ -152,6 +174,11 @@ GPU_PRESETS: dict[str, GpuParams] = {
         hub_flits=64,
         response_flits=32,
         memory_flits=2,
+        tiles=16,
+        tokens=16,
+        track_ways=2,
+        track_reads=2,
+        track_queue=8,
     ),
     "default": GpuParams(gpus=8),
     "default_sets": GpuParams(gpus=8, tlb_form=TlbForm.SETS),
