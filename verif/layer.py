@@ -259,6 +259,7 @@ def run_layer(
     name: str = "layer",
     dump: Path | None = None,
     waves: bool = True,
+    optimise: int = 1,
     progress: Progress | None = None,
 ) -> LayerResult:
     """Run a layer through the generated Verilog and check everything that it leaves.
@@ -295,6 +296,8 @@ def run_layer(
         Folder for memory images, sums and the waveform.
     waves : bool
         Whether `dump` has a waveform; the simulator is built anew for it.
+    optimise : int
+        Of the C++ compiler, as in :func:`.run.build`.
     progress : Progress, optional
         Told what is under way.
 
@@ -330,7 +333,9 @@ def run_layer(
         at_once=at_once,
     )
     tell("generating and building the system")
-    environment = SystemEnvironment(params, folder, sizes=sizes, waves=waves and dump is not None)
+    environment = SystemEnvironment(
+        params, folder, sizes=sizes, waves=waves and dump is not None, optimise=optimise
+    )
     tell("simulating")
     links = run.links
     total = sum(int(link.up.sum() + link.down.sum()) for link in links)

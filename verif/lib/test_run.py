@@ -11,7 +11,7 @@ from dysharp.rtl.flits import Opcode
 from dysharp.rtl.params import PRESETS
 from dysharp.verif.lib import run
 from dysharp.verif.lib.harness import SOURCES
-from dysharp.verif.lib.run import SimulationError, build, emptied
+from dysharp.verif.lib.run import SimulationError, build, emptied, simulate
 from dysharp.verif.switch.environment import Phase, SwitchEnvironment
 from dysharp.verif.switch.stimulus import make_packets
 
@@ -29,6 +29,52 @@ def test_source_that_does_not_build_is_shown(tmp_path: Path) -> None:
     with pytest.raises(SimulationError, match=r"(?s)^icarus could not build top: .*broken\.sv"):
         build([source], top="top", folder=tmp_path, simulator="icarus")
     assert not list(tmp_path.glob("*/built"))
+
+
+def test_modules_that_are_blocks_behave_the_same(tmp_path: Path) -> None:
+    """The system's builds are made of blocks; here with a flat one beside it."""
+    source = tmp_path / "two.sv"
+    source.write_text(
+        "module half #(parameter int STEP = 1) (input logic clk, output logic [7:0] n);\n"
+        "  initial n = 0;\n  always_ff @(posedge clk) n <= n + 8'(STEP);\nendmodule\n"
+        "module top(input logic clk, output logic [7:0] sum);\n  logic [7:0] a, b;\n"
+        "  half one (.clk, .n(a));\n  half two (.clk, .n(b));\n  assign sum = a + b;\nendmodule\n"
+    )
+    signals = tmp_path / "signals.vlt"
+    signals.write_text(
+        "`verilator_config\n"
+        + "".join(f'public_flat_rw -module "top" -var "{name}"\n' for name in ("clk", "sum"))
+    )
+    bench = tmp_path / "bench_two_halves.py"
+    bench.write_text(
+        "import cocotb\nfrom cocotb.triggers import Timer\n\n\n@cocotb.test()\n"
+        "async def counts(dut):\n    for _ in range(5):\n        dut.clk.value = 0\n"
+        "        await Timer(1, 'ns')\n        dut.clk.value = 1\n        await Timer(1, 'ns')\n"
+        "    assert int(dut.sum.value) == 10\n"
+    )
+    folders = set()
+    for blocks in ((), ("half",)):
+        made = build(
+            [source], top="top", folder=tmp_path / "builds", control=[signals], blocks=blocks
+        )
+        folders.add(made.folder)
+        assert (made.folder / "Vtop_hier.mk").exists() == bool(blocks)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.syspath_prepend(tmp_path)
+            simulate(
+                made,
+                module=bench.stem,
+                folder=tmp_path / "run",
+                seed=1,
+                plusargs={},
+                config={},
+            )
+    assert len(folders) == 2
+
+
+def test_blocks_have_no_waves(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"^`blocks` must be empty in a build with waves$"):
+        build([], top="top", folder=tmp_path, waves=True, blocks=["half"])
 
 
 def test_simulators_that_are_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,6 +27,7 @@ _SEEDS, _SEEDS_QUICK = 20, 2
 _AT_ONCE = 2
 _SIZES = Sizes(memory=1 << 26)
 """For all layers, so that one build is enough."""
+_OPTIMISE = 2
 
 
 def bench(folder: Path, seed: int, quick: bool, progress: Progress) -> dict[str, Any]:
@@ -112,6 +113,7 @@ def _run(
         at_once=_AT_ONCE,
         sizes=_SIZES,
         params=SYSTEM_PRESETS["default"],
+        optimise=_OPTIMISE,
         name=name,
         progress=progress,
         **options,

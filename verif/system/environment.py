@@ -49,6 +49,8 @@ __all__ = [
 
 _BENCH = "dysharp.verif.system.bench_system"
 _MAX_LATENCY = 1500
+_BLOCKS = ("endpoint", "reduce_vector*")
+"""Modules that occur once a GPU, or once a port of the switch."""
 _SETTLE = 256
 
 
@@ -230,6 +232,8 @@ class SystemEnvironment:
         Whether runs write a waveform.
     write : callable, optional
         Writes the design into a folder, in place of the system: a stub.
+    optimise : int
+        Of the C++ compiler, as in :func:`.run.build`.
     """
 
     def __init__(
@@ -240,13 +244,14 @@ class SystemEnvironment:
         sizes: Sizes | None = None,
         waves: bool = False,
         write: Callable[[Any, Path], Path] | None = None,
+        optimise: int = 1,
     ) -> None:
         self._params = params
         self._folder = folder
         self._waves = waves
         self._gpu: GpuParams = params.gpu
         self._sizes = sizes or Sizes()
-        self._made = _build(params, folder, self._sizes, waves, write or _write_system)
+        self._made = _build(params, folder, self._sizes, waves, write or _write_system, optimise)
 
     @property
     def params(self) -> Any:
@@ -400,6 +405,7 @@ def _build(
     sizes: Sizes,
     waves: bool,
     write: Callable[[Any, Path], Path],
+    optimise: int,
 ) -> Build:
     key = json.dumps(
         [
@@ -420,4 +426,8 @@ def _build(
             folder=folder / "builds",
             control=[control],
             waves=waves,
+            blocks=[f"{design.stem}_{name}" for name in _BLOCKS]
+            if write is _write_system and not waves
+            else [],
+            optimise=optimise,
         )
