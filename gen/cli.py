@@ -32,6 +32,7 @@ class _Source:
 _SOURCES = (
     _Source("dysharp.gen.commands"),
     _Source("dysharp.gen.trace_commands"),
+    _Source("dysharp.gen.layer_commands"),
     _Source("dysharp.synth.commands"),
     _Source("dysharp.verif.commands", "dysharp[sim]"),
 )

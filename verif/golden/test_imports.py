@@ -11,6 +11,7 @@ GOLDEN = Path(anchor.__file__).parent
 ALLOWED = {
     "flits",
     "params",
+    "param_checks",
     "gpu_params",
     "register_map",
     "hub_register_map",
